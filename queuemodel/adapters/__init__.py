@@ -1,10 +1,6 @@
-"""From other tools' recordings to a `Profile`; each tool in a folder of its own, imported only when used.
+"""From other tools' recordings to a `Profile`; each tool has a folder of its own, imported only when used.
 
-A reader hands over `TracedStep`s (`recordings`): operations and transfers, in microseconds of each task's own clock.
-`phases.derive` makes the profile's steps of them, with no file format in sight: it refuses copies and mixtures, brings
-the tasks onto one clock, and says how long each phase was; `graph` says what waited for what, and merges the operations
-that a simulation can move together. Readers of ranks' files hand over rounds. `live` trains a job for a short while to
-record it, in `processes` of its own. To add a tool, write its reader.
+A reader returns `TracedStep`s, of which `derive` makes the profile's steps, or ranks' rounds; `live` records a job.
 """
 
 from .live import Backend, EndedEarlyError, Interrupted, RanksBackend, profile_live

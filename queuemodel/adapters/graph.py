@@ -1,5 +1,5 @@
-"""The data flow of one traced step: what waited for what; and its operations, merged where no simulation can tell
-them apart (docs/explanation/phases)."""
+"""The data flow of one traced step, and its operations, merged where a simulation cannot distinguish them
+(docs/explanation/phases)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .recordings import RECEIVED, Interval, TracedOperation, TracedStep, Transfe
 # operations that wait instead of working
 WAITING = re.compile(r"NoOp|_?(Host)?(Send|Recv)|(Queue|RandomShuffleQueue)\w*Dequeue\w*|.*TakeGradient|Barrier\w*")
 
-IDLE, JOINED = constant("idle"), constant("joined")  # longer ones cut a computation in two
+IDLE, JOINED = constant("idle"), constant("joined")  # longer ones split a computation
 NEGLIGIBLE, MOST_COMPUTATIONS = constant("negligible"), constant("most_computations")
 
 
@@ -41,7 +41,7 @@ class StepGraph:
         self.kinds = [self._kind(n) for n in range(len(bits))]
 
     def _kind(self, node: int) -> Kind | None:
-        """None for what waits, for reading variables, and between servers (such as an optimizer's step count)."""
+        """None for what waits, reads variables, or is between servers (such as an optimizer's step count)."""
         one = self.nodes[node]
         if isinstance(one, Transfer):
             return "fetch" if one.destination == self.worker else "push" if one.source == self.worker else None
@@ -52,7 +52,6 @@ class StepGraph:
         return "update" if self.ancestors[node] & self.payload else None
 
     def of_kind(self, kind: Kind) -> list[Any]:
-        """The operations or transfers of a kind."""
         return [node for node, own in zip(self.nodes, self.kinds, strict=True) if own == kind]
 
     def _parents(self) -> list[list[int]]:
@@ -64,7 +63,7 @@ class StepGraph:
             received[t.tensor, t.destination].append(i)
 
         def latest(candidates: list[int], before: int, user: int) -> list[int]:
-            """Loops execute one node many times: the last execution that had ended."""
+            """Of a node's executions in a loop, the last that had ended."""
             if len(candidates) < 2:
                 return candidates
             ended = [c for c in candidates if self.nodes[c].end <= before and c != user]
@@ -87,7 +86,7 @@ class StepGraph:
         return parents
 
     def _topological(self) -> list[int]:
-        """Parents before children; of a cycle, what begins first waits for nothing in it."""
+        """Parents before children; the first operation of a cycle waits for nothing in it."""
         while True:
             try:
                 return list(TopologicalSorter(dict(enumerate(self.parents))).static_order())
@@ -112,7 +111,7 @@ class StepGraph:
 
 @dataclass
 class _Group:
-    """Operations of one task that wait for the same transfers and that the same transfers wait for."""
+    """Operations of one task between the same transfers, or a transfer."""
 
     kind: Kind
     name: str
@@ -123,10 +122,10 @@ class _Group:
 
 
 def contract(graph: StepGraph) -> list[Operation]:
-    """The transfers, and the computations and updates between them, each after those that it waited for."""
+    """The step's operations: transfers, and the merged computations and updates between them."""
     groups = _groups(graph)
     group_of = {member: g for g, group in enumerate(groups) for member in group.members}
-    # what each node waits for, in groups: its own group, or through an operation left out
+    # groups that each node waits for: its own, or those of its parents where it is in none
     waits: list[set[int]] = [set() for _ in graph.nodes]
     before: list[set[int]] = [set() for _ in groups]
     for n in graph.order:
@@ -151,7 +150,7 @@ def contract(graph: StepGraph) -> list[Operation]:
 
 
 def _groups(graph: StepGraph) -> list[_Group]:
-    """Transfers one by one, the operations of worker and servers merged; what is left out is in no group."""
+    """Each transfer by itself, operations merged; negligible ones are in no group."""
     together: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     others: list[_Group] = []
     for i, (node, kind) in enumerate(zip(graph.nodes, graph.kinds, strict=True)):
@@ -160,15 +159,15 @@ def _groups(graph: StepGraph) -> list[_Group]:
             others.append(_Group(kind, node.tensor, server, [i], [(node.start, node.end)], node.bytes))
         elif kind and isinstance(node, TracedOperation):
             together[node.task, graph.ancestors[i], graph.descendants[i]].append(i)
-    computes, updates = [], []
+    computes: list[_Group] = []
+    updates: list[_Group] = []
     for (task, _, _), members in together.items():
         for part in _parts(graph, members):
             name = graph.operations[max(part, key=lambda i: graph.nodes[i].end - graph.nodes[i].start)].name
             busy = union((graph.nodes[i].start, graph.nodes[i].end) for i in part)
-            if task == graph.worker:
-                computes.append(_Group("compute", name, 0, part, busy))
-            else:
-                updates.append(_Group("update", name, graph.servers[task], part, busy))
+            own = task == graph.worker
+            group = _Group("compute" if own else "update", name, graph.servers.get(task, 0), part, busy)
+            (computes if own else updates).append(group)
     spare = NEGLIGIBLE * sum(length(group.busy) for group in computes)
     computes.sort(key=lambda group: length(group.busy))
     while computes and (length(computes[0].busy) <= spare or len(computes) > MOST_COMPUTATIONS):
@@ -177,7 +176,7 @@ def _groups(graph: StepGraph) -> list[_Group]:
 
 
 def _parts(graph: StepGraph, members: list[int]) -> list[list[int]]:
-    """Cut what belongs together at long pauses, and where it goes on only after something else has ended."""
+    """Split operations at long pauses, and where they continue only after something else has ended."""
     parts: list[list[int]] = []
     began = ended = 0
     own = set(members)
@@ -192,7 +191,7 @@ def _parts(graph: StepGraph, members: list[int]) -> list[list[int]]:
 
 
 def _ordered(groups: list[_Group], before: list[set[int]]) -> list[int]:
-    """By start, but never before what a group waits for; of cut loops, what begins first."""
+    """Groups by start, after those that they wait for; of a cycle, the first begins."""
     left = sorted(range(len(groups)), key=lambda g: groups[g].busy[0][0])
     order: dict[int, None] = {}
     while left:
@@ -203,7 +202,7 @@ def _ordered(groups: list[_Group], before: list[set[int]]) -> list[int]:
 
 
 def _reduced(after: list[list[int]]) -> list[list[int]]:
-    """Leave out what is implied by the rest (transitive reduction)."""
+    """Transitive reduction."""
     reach = [0] * len(after)
     result = []
     for i, earlier in enumerate(after):

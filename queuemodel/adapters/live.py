@@ -1,7 +1,6 @@
-"""Live profiling: processes train for a short while, and what they recorded becomes a profile.
+"""Live profiling: processes train for a short while, and their recordings become a profile.
 
-`profile_live` is the one runner; a `Backend` is what a framework adds: its options, which processes to start, and how
-their recordings are read. No framework is imported here.
+`profile_live` runs what a framework's `Backend` starts. No framework is imported here.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .processes import Child, function_name, recorded_network, signals_noted
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
 GRACE = 5.0  # seconds for an orderly end
-WATCH = 2.0  # seconds without news after which the backend looks for processes that are not ours
+WATCH = 2.0  # seconds without a message after which servers elsewhere are checked
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
 KINDS = {
     "warmup": "warming up",
@@ -64,12 +63,11 @@ class Backend(ABC):
     untraced_steps: int | None = None
 
     framework: ClassVar[str]  # its package and our extra
-    built_in: ClassVar[Sequence[str]] = ()  # names of models that are no function's
+    built_in: ClassVar[Sequence[str]] = ()  # names of models
     least_warmup: ClassVar[int] = 0
-    partial: ClassVar[bool] = False  # whether what was recorded before an early end makes a profile
+    partial: ClassVar[bool] = False  # whether the steps before an early end make a profile
 
     def __post_init__(self) -> None:
-        """Check the options that all frameworks have (raises DataError)."""
         self._set(model=function_name(self.model, self.built_in))
         for field in fields(self):
             least = self.least_warmup if field.name == "warmup" else LEAST.get(field.name)
@@ -85,11 +83,10 @@ class Backend(ABC):
 
     @property
     def total(self) -> int:
-        """Steps of all kinds."""
         return self.warmup + self.steps + (self.untraced_steps or 0)
 
     def require(self, time_limit: float) -> None:
-        """Raise what keeps a run from starting, without the seconds that importing the framework takes."""
+        """Raise what keeps a run from starting, without importing the framework."""
         name = self.framework
         if importlib.util.find_spec(name) is None:
             raise MissingDependencyError(f"a live run needs {name}: pip install 'queuemodel[{name}]'")
@@ -107,11 +104,11 @@ class Backend(ABC):
         """Hosts by task."""
 
     def is_here(self) -> bool:
-        """Whether any process is on this machine, so that its network is the job's."""
+        """Whether any process is on this machine, whose network is then the job's."""
         return True
 
     def watch(self) -> None:  # noqa: B027
-        """Raise ProfilingError where a process that is not ours has ended."""
+        """Raise `ProfilingError` if a server elsewhere has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +127,6 @@ class RanksBackend(Backend):
 
     @property
     def here(self) -> Sequence[int]:
-        """Ranks on this machine."""
         return range(self.ranks)
 
     @property
@@ -141,12 +137,12 @@ class RanksBackend(Backend):
         return {f"rank:{rank}": socket.gethostname() for rank in self.here}
 
     def folders(self, run: Run) -> list[Path]:
-        """Where the traces of each number of ranks are."""
+        """The traces, by number of ranks."""
         return [run.traces / f"trace_n{ranks}" for ranks in range(1, self.ranks + 1)]
 
 
 class EndedEarlyError(ProfilingError):
-    """A run that failed on its way; `profile` holds the steps recorded until then, or is None."""
+    """A run failed; `profile` holds the steps recorded until then, or is None."""
 
     def __init__(self, message: str, profile: Profile | None) -> None:
         super().__init__(message)
@@ -154,7 +150,7 @@ class EndedEarlyError(ProfilingError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGHUP; likewise, and `status` is the exit status by which a shell knows the signal."""
+    """Ctrl-C, SIGTERM or SIGHUP ended a run; `profile` as above, `status` is the shell's exit status for it."""
 
     def __init__(self, message: str, profile: Profile | None, status: int) -> None:
         super().__init__(message)
@@ -162,7 +158,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class OutOfTimeError(ProfilingError):
-    """The run took all its time."""
+    """The time limit is reached."""
 
 
 def profile_live(
@@ -176,12 +172,11 @@ def profile_live(
 ) -> Profile | None:
     """Train a model for a short while, and record where its time goes.
 
-    ``backend``, a `ParameterServer`, a `Mirrored` or a `DataParallel`, may take
-    ``time_limit`` seconds for everything. ``output`` is where to save the profile; on a parameter server also when the
-    time is over, the run fails or is interrupted. ``traces``, a folder, new or empty, keeps the recorded traces.
-    ``progress`` shows a bar on standard error; by default where that is a terminal. ``on_step`` is called with the
-    kind of step, the steps done and all steps; what it raises ends the run. Ranks that send what they recorded to
-    another machine return None.
+    ``backend``, a `ParameterServer`, a `Mirrored` or a `DataParallel`, takes at most ``time_limit`` seconds. The
+    profile is saved to ``output``, on a parameter server also after an early end. ``traces``, a new or empty folder,
+    keeps the recorded traces. ``progress`` shows a bar on standard error, by default on a terminal. ``on_step`` is
+    called with the kind of step, the steps done and all steps; what it raises ends the run. Ranks that send their
+    recordings to another machine return None.
 
     Raises `DataError` or `MissingDependencyError` before anything starts, and with the steps recorded so far
     `EndedEarlyError` when the model, a server or a rank fails, the disk is full or the time is over, and `Interrupted`.
@@ -202,13 +197,13 @@ def profile_live(
         if profile is not None and output is not None:
             try:
                 profile.save(output)
-            except DataError as error:  # what was recorded is not lost with it
+            except DataError as error:
                 raise EndedEarlyError(str(error), profile) from None
     return _outcome(run, ended, profile, output)
 
 
 def _profile(run: Run, *, failed: bool) -> Profile | None:
-    """What was recorded; None where another machine has it, or the run failed before the first whole step."""
+    """The recorded profile; None where another machine has it, or no step was whole before a failure."""
     backend = run.backend
     try:
         profile = backend.read(run)
@@ -219,28 +214,23 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     if profile is None:
         return None
     norms = [GradientNorms(**one) for one in run.gradient_norms if math.isfinite(sum(one["workers"]) + one["mean"])]
-    if all(one.alike for one in norms):  # ranks that had the same examples: no noise
-        norms = []
-    source = {
-        "framework_version": run.job["framework_version"],
-        "taken_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "hosts": backend.hosts(),
-    }
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    version = run.job["framework_version"]
     throughputs = [
         Throughput(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
         for workers, seconds in sorted(run.untraced.items())
     ]
     return replace(
         profile,
-        source=replace(profile.source, **source),
+        source=replace(profile.source, framework_version=version, taken_at=now, hosts=backend.hosts()),
         cluster=replace(profile.cluster, **(recorded_network() if backend.is_here() else {})),
         throughputs=throughputs,
-        gradient_norms=norms,
+        gradient_norms=[] if all(one.alike for one in norms) else norms,  # on the same examples there is no noise
     )
 
 
 def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, output: Any) -> Profile | None:
-    """Return the profile, or raise what ended the run early with the profile attached."""
+    """Return the profile, or raise what ended the run early, with it."""
     backend, recorded = run.backend, len(profile.steps or profile.rounds) if profile is not None else 0
     kept = f"saved {recorded} steps to {output}" if output is not None and recorded else f"recorded {recorded} steps"
     if run.signals or isinstance(ended, KeyboardInterrupt):
@@ -261,7 +251,6 @@ def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, out
 
 
 def _empty_folder(folder: Path) -> Path:
-    """Make a folder for traces, or take an empty one (raises DataError)."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         used = any(folder.iterdir())
@@ -273,26 +262,26 @@ def _empty_folder(folder: Path) -> Path:
 
 
 class Run:
-    """Child processes of one run, and the messages of the leading one so far."""
+    """Child processes of one run, and the messages of the leading one."""
 
     def __init__(self, backend: Backend, limit: float, progress: bool | None, on_step: OnStep | None) -> None:
         self.backend, self.limit, self.on_step = backend, limit, on_step
         self.deadline = time.monotonic() + limit
-        self.until = self.deadline - ENDING * limit  # when training must be over
+        self.until = self.deadline - ENDING * limit  # the end of training
         self.inbox: queue.SimpleQueue = queue.SimpleQueue()
-        self.signals: list[int] = []  # received
-        show = sys.stderr.isatty() if progress is None else progress
-        self.bar = tqdm(total=backend.total, unit="step", disable=not show, file=sys.stderr, leave=False)
+        self.signals: list[int] = []
+        hidden = None if progress is None else not progress  # None: where standard error is no terminal
+        self.bar = tqdm(total=backend.total, unit="step", disable=hidden, file=sys.stderr, leave=False)
         self.done = 0  # steps
         self.children: list[Child] = []
         self.doing = "starting"
         self.job: dict[str, Any] = {}  # empty until its message
         self.untraced: dict[int, list[float]] = defaultdict(list)  # seconds of steps, by the number of workers
-        self.gradient_norms: list[dict[str, Any]] = []  # of all ranks' gradients and their mean, by step
+        self.gradient_norms: list[dict[str, Any]] = []  # by step
 
     @contextlib.contextmanager
     def ready(self, traces: str | os.PathLike[str] | None) -> Iterator[None]:
-        """Within its block there are folders for traces and for what ends with the run, and signals are only noted."""
+        """Make folders, of traces and of files removed with the run; signals are only noted meanwhile."""
         try:
             scratch = tempfile.TemporaryDirectory(prefix="queuemodel-", ignore_cleanup_errors=True)
         except OSError as error:
@@ -304,15 +293,14 @@ class Run:
 
     def _signalled(self, number: int) -> None:
         self.signals.append(number)
-        self.inbox.put((None, {}))  # wakes who follows
+        self.inbox.put((None, {}))  # wakes `follow`
 
     def say(self, doing: str) -> None:
-        """What is going on between the steps."""
         self.doing = doing
         self.bar.set_description(doing)
 
     def train(self) -> BaseException | None:
-        """Let the backend train, and leave no process behind; return what ended the run early."""
+        """Let the backend train, end all processes, and return what ended the run early."""
         self.say(self.doing)
         try:
             self.backend.train(self)
@@ -323,7 +311,7 @@ class Run:
         return None
 
     def start(self, name: str, function: str, *, environment: Mapping[str, str], **more: Any) -> Child:
-        """Start ``"module:function"`` in a process with these settings besides (raises ProfilingError)."""
+        """Start ``"module:function"`` in a process, with ``more`` settings (raises `ProfilingError`)."""
         here = {"until": self.until, "traces": str(self.traces.resolve()), "path": sys.path}
         settings = asdict(self.backend) | here | more
         try:
@@ -335,8 +323,8 @@ class Run:
         return child
 
     def follow(self, awaited: Sequence[Child]) -> None:
-        """Until all of these are done, of which the first leads (raises ProfilingError, KeyboardInterrupt)."""
-        running = set(awaited)  # one that is done may stay, where the others need it until they are
+        """Wait until these are done; the first one leads (raises `ProfilingError`, `KeyboardInterrupt`)."""
+        running = set(awaited)  # a process that is done may go on, for the others
         while running:
             if self.signals:
                 raise KeyboardInterrupt
@@ -378,7 +366,7 @@ class Run:
                 self.on_step(message["step"], self.done, self.backend.total)
 
     def _failure(self, child: Child, message: str, awaited: Sequence[Child]) -> ProfilingError:
-        """The cause: this process' message, unless another one was killed or a server has ended."""
+        """This process' message, unless its cause is that another one was killed or a server ended."""
         deadline = time.monotonic() + NEWS
         while (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
@@ -389,21 +377,20 @@ class Run:
         return ProfilingError(message)
 
     def kill(self) -> None:
-        """Leave no process behind."""
         for child in reversed(self.children):
             child.kill()
         self.children.clear()
 
     def _end(self) -> None:
-        """End all processes; where a part of a run counts, after the step in progress or a second signal."""
+        """End all processes; of a partial run after the step in progress, or a second signal."""
         if not (self.backend.partial and self.children):
             self.kill()
             return
-        asked, trainer = len(self.signals), self.children[-1]
+        before, trainer = len(self.signals), self.children[-1]
         patience = min(time.monotonic() + GRACE, self.deadline)
         if self.done:
             trainer.ask_to_stop()
-            while not trainer.wait(0.05) and time.monotonic() < patience and len(self.signals) == asked:
+            while not trainer.wait(0.05) and time.monotonic() < patience and len(self.signals) == before:
                 pass
         self.kill()
         with contextlib.suppress(queue.Empty):

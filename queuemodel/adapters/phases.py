@@ -1,7 +1,4 @@
-"""From the intervals of traced steps to their phases and graphs of operations (docs/explanation/phases).
-
-Nothing here knows a file format: readers hand over `TracedStep`, times in whole microseconds of each task's own clock.
-"""
+"""From traced steps, whatever their file format, to phases and graphs of operations (docs/explanation/phases)."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ OVERLAP = 0.5  # share of a step in which another one of the same worker may run
 
 @dataclass(frozen=True)
 class Derived:
-    """The steps, and what they say about the job and the cluster."""
+    """The steps, and what follows from them for the job and the cluster."""
 
     steps: list[Step]
-    workers: int  # that take part in any of the steps; the profile is of one of them
+    workers: int  # of all steps; the profile is of one of them
     servers: list[str]
     shard_bytes: list[int]
     tensors: int
@@ -43,8 +40,9 @@ class Derived:
 def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     """Derive phases, bytes, step times and operation graphs of consecutive steps of one worker.
 
-    Raises `DataError` for a step that lacks a worker, a parameter server or transfers between them, for clocks that
-    cannot be matched, and for steps of several jobs or given twice.
+    Times of ``traced`` are whole microseconds of each task's own clock. Raises `DataError` for a step that lacks a
+    worker, a parameter server or transfers between them, for clocks that cannot be matched, and for steps of several
+    jobs or repeated ones.
     """
     workers, servers = _roles(traced)
     worker = workers[0]
@@ -77,7 +75,6 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
 
 
 def _step(graph: StepGraph, step_time: float) -> Step:
-    """Phases, bytes and operations of one step."""
     phases = {kind: graph.of_kind(kind) for kind in KINDS}
     busy = {  # control messages carry nothing
         kind: union((one.start, one.end) for one in own if not isinstance(one, Transfer) or one.bytes)
@@ -103,7 +100,7 @@ def _of_others(step: TracedStep, worker: str, workers: list[str]) -> bool:
 
 
 def _roles(traced: Sequence[TracedStep]) -> tuple[list[str], list[str]]:
-    """The workers, first the one that moves most, and the servers in order of their task numbers."""
+    """The workers, the one that moves most bytes first, and the servers by task number."""
     for step in traced:
         tasks = sorted({o.task for o in step.operations} | {t.destination for t in step.transfers})
         if len(tasks) < 2:
@@ -140,7 +137,7 @@ def _of_tasks(step: TracedStep, tasks: set[str]) -> TracedStep:
 
 
 def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
-    """Put back transfers that the recorder lost: begun when the tensor was made, ended when its first user started."""
+    """Add the transfers that the recorder lost, from when the tensor was made until its first use."""
     size = {(t.tensor, t.source, t.destination): t.bytes for step in traced for t in step.transfers}
     result = []
     for step in traced:
@@ -163,9 +160,9 @@ def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
 
 
 def _step_times(traced: Sequence[TracedStep]) -> list[float]:
-    """The step's span and the pause after it, less what collecting the trace took of the pause (us).
+    """Each step's span and the pause after it, less the collection of its trace (us).
 
-    An implausible pause, and the last step's, is the median one; the shortest one of a recording is always plausible.
+    The median replaces implausible pauses and the last one; the shortest of a recording is always plausible.
     """
     spans = [step.span for step in traced]
     own = min((b.span[0] - a.span[1] for a, b in pairwise(traced) if a.where == b.where), default=0)
@@ -181,7 +178,7 @@ def _step_times(traced: Sequence[TracedStep]) -> list[float]:
 
 
 def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
-    """Refuse steps of several jobs, and steps given twice; other workers' may run meanwhile, of the same job."""
+    """Refuse steps of several jobs, and repeated ones; other workers of the job may run meanwhile."""
     for one, other in pairwise(traced):
         names, others = ({o.name for o in step.operations} for step in (one, other))
         common = len(names & others)
@@ -203,9 +200,9 @@ def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
 
 
 def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> list[int]:
-    """The server's clock less the worker's, for each step (us): 0, or the middle of the narrowest bounds (as NTP does).
+    """The server's clock less the worker's in each step (us): 0, or the middle of the narrowest bounds (as NTP does).
 
-    No tensor arrives before it was made: every fetch bounds the offset from below, every push from above.
+    No tensor arrives before it was made: every fetch is a lower bound, every push an upper one.
     """
     bounds = []
     for step in traced:
@@ -231,7 +228,7 @@ def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> li
 
 
 def _made(operations: Sequence[TracedOperation]) -> dict[tuple[str, str], int]:
-    """When each operation had made its tensor, by name and task; in loops the first time."""
+    """When each operation first ended, by name and task."""
     return {(o.name, o.task): o.end for o in sorted(operations, key=lambda o: -o.end)}
 
 
@@ -243,7 +240,7 @@ def _offset_within(low: int | None, high: int | None) -> int:
 
 
 def _on_one_clock(step: TracedStep, offsets: dict[str, int]) -> TracedStep:
-    """All times by the worker's clock; TensorFlow has mixed two in a transfer's start."""
+    """All times by the worker's clock; a transfer's start mixes two where ``requested`` is unknown."""
     if not any(offsets.values()) and all(t.requested is None for t in step.transfers):
         return step
     operations = [

@@ -1,4 +1,4 @@
-"""Processes of live runs, which cannot outlive their parent; and the machine they run on: its addresses and network."""
+"""Processes of live runs, which cannot outlive their parent; and their machine's addresses and network."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ..base.checks import nearest
 from ..base.errors import DataError, ProfilingError, QueueModelError
 from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 
-SCRATCH = "QUEUEMODEL_SCRATCH"  # environment variable: the folder that is removed with the run
+SCRATCH = "QUEUEMODEL_SCRATCH"  # environment variable: folder of the run, removed at its end
 
-#: An error's own message within what Keras writes about a layer, and TensorFlow about a graph.
+#: An error's own message, within that of Keras about a layer or of TensorFlow about a graph.
 WRAPPED = (
     re.compile(r"^Exception encountered when calling .*?\x1b\[1m(.+?)\x1b\[0m", re.DOTALL),
     re.compile(r"^Graph execution error:.*\n(.+)\n\s*\[\[\{\{node", re.DOTALL),
@@ -38,13 +38,16 @@ NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W") 
 ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
+QDISCS = ("tc", "-j", "qdisc", "show")
 FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}  # queueing disciplines that give each connection a queue of its own
 
-stopping = threading.Event()  # set once the parent asks for an orderly end
+Say = Callable[..., None]  # sends a message to the parent
+
+stopping = threading.Event()  # set once the parent requests an orderly end
 
 
 def run_child() -> None:
-    """Run, in a child process, the function that the arguments name, with settings in JSON and a way to its parent."""
+    """Run the function and settings (JSON) of the arguments, in a child process."""
     say, status = _attach(), 0
     try:
         module, _, function = sys.argv[1].partition(":")
@@ -52,7 +55,7 @@ def run_child() -> None:
         sys.path.extend(entry for entry in settings["path"] if entry not in sys.path)  # what the parent can import
         if ":" in settings["model"]:  # before a framework takes its seconds
             imported(settings["model"])
-        # what it returns lives until the end: TensorFlow's destructors may wait for ever for a server
+        # the result lives until the end: TensorFlow's destructors may wait for ever for a server
         kept = getattr(importlib.import_module(module), function)(settings, say)  # noqa: F841
     except QueueModelError as error:
         say(failed=str(error))
@@ -65,11 +68,11 @@ def run_child() -> None:
     os._exit(status)
 
 
-def _attach() -> Callable[..., None]:
+def _attach() -> Say:
     """Return a function that sends the parent a line of JSON on the original standard output; prints go to stderr.
 
-    Standard input is a pipe from the parent: a line asks for an orderly end. When it closes, the parent is gone, so
-    its temporary files are removed, and this process and all that it started are killed.
+    A line on standard input requests an orderly end. When it closes, the parent is gone: its temporary files are
+    removed, and this process and all that it started are killed.
     """
 
     def listen() -> None:
@@ -91,15 +94,14 @@ def _attach() -> Callable[..., None]:
 
 
 def cannot_write(folder: Path, error: OSError) -> ProfilingError:
-    """Why recording ends: most often the disk is full."""
     return ProfilingError(f"{folder}: traces cannot be written there: {error.strerror or error}")
 
 
 def cause(error: BaseException) -> str:
-    """What happened and, where a user's own file is involved, where."""
-    said = next((found[1] for found in (wrap.search(str(error)) for wrap in WRAPPED) if found), str(error))
-    said = next((line.strip() for line in said.splitlines() if line.strip()), "")
-    text = f"{type(error).__name__}: {said}"[:400] if said else type(error).__name__
+    """An error's type and own message, and its place in the user's files."""
+    message = next((found[1] for wrap in WRAPPED if (found := wrap.search(str(error)))), str(error))
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    text = f"{type(error).__name__}: {first}"[:400] if first else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     package = str(Path(__file__).parents[1])
     own = [f for f in frames if not f.filename.startswith((package, sys.prefix, sys.base_prefix, "<"))]
@@ -108,7 +110,7 @@ def cause(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def blaming(name: str) -> Iterator[None]:
-    """What fails in a user's own function fails in the model's name."""
+    """Raise what fails in a user's function as a `ProfilingError` of the model."""
     try:
         yield
     except ProfilingError:
@@ -116,12 +118,12 @@ def blaming(name: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         traceback.print_exc()
         grouped = "; leave the module as it is: step is given it inside DistributedDataParallel"
-        said = f"model {name!r}: {cause(error)}" + (grouped if "process group" in str(error) else "")
-        raise ProfilingError(said) from None
+        hint = grouped if "process group" in str(error) else ""
+        raise ProfilingError(f"model {name!r}: {cause(error)}{hint}") from None
 
 
 def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()) -> str:
-    """The name under which a child process finds ``model``, a built-in or another's (raises DataError)."""
+    """The name by which a child process finds ``model`` (raises `DataError`)."""
     if callable(model):
         module, function = getattr(model, "__module__", None), getattr(model, "__qualname__", "<locals>")
         if module in (None, "__main__") or not function.isidentifier():
@@ -139,7 +141,7 @@ def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()
 
 
 def imported(name: str) -> Callable[[], Any]:
-    """Import what `function_name` named (raises ProfilingError)."""
+    """The function of that name (raises `ProfilingError`)."""
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -151,17 +153,14 @@ def imported(name: str) -> Callable[[], Any]:
         ) from None
     function = getattr(module, function_name, None)
     if not callable(function):
-        there = sorted(
-            k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module_name
-        )
-        raise ProfilingError(
-            f"model {name!r}: {module_name} has no function {function_name!r}; it has {', '.join(there) or 'none'}"
-        )
+        own = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module_name]
+        has = ", ".join(sorted(own)) or "none"
+        raise ProfilingError(f"model {name!r}: {module_name} has no function {function_name!r}; it has {has}")
     return function
 
 
 class Child:
-    """A process that runs ``"module:function"``; its messages go to ``inbox``, at last ``(child, None)`` at its end."""
+    """A process that runs ``"module:function"``; its messages go to ``inbox``, the last is ``(child, None)``."""
 
     def __init__(
         self,
@@ -203,13 +202,13 @@ class Child:
             self.stdin.flush()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended within ``seconds``."""
+        """Whether it ends in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         return self.process.poll() is not None
 
     def kill(self) -> None:
-        """Kill it and every process that it started."""
+        """Kill it and all that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -218,19 +217,19 @@ class Child:
             self.stdin.close()
 
     def ending(self) -> str:
-        """How it ended: the signal or exit status, and its own last line."""
+        """The signal or exit status, and its last line."""
         code = self.process.wait()
         if code == -signal.SIGKILL:
             return f"the {self.name} was killed by SIGKILL (was memory short?)"
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-        said = [line for line in lines if line and not line.startswith(NOISE)]
-        return f"the {self.name} {how}" + (f"; its last line: {said[-1][:300]}" if said else "")
+        own = [line for line in lines if line and not line.startswith(NOISE)]
+        return f"the {self.name} {how}" + (f"; its last line: {own[-1][:300]}" if own else "")
 
 
 @contextlib.contextmanager
 def signals_noted(note: Callable[[int], None]) -> Iterator[None]:
-    """Within its block Ctrl-C, SIGTERM and SIGHUP are noted and nothing more: what is recorded must be saved first."""
+    """Note Ctrl-C, SIGTERM and SIGHUP instead of ending: the recording must be saved first."""
     previous: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():  # elsewhere no signal arrives
         for caught in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -244,7 +243,7 @@ def signals_noted(note: Callable[[int], None]) -> Iterator[None]:
 
 
 def split_address(address: str, *, where: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``; ``where`` names the option in the message (raises DataError)."""
+    """Host and port of ``HOST:PORT``, the value of option ``where`` (raises `DataError`)."""
     match = ADDRESS.fullmatch(address.strip()) if isinstance(address, str) else None
     if not match:
         raise DataError(f"{where}: must be HOST:PORT, such as 10.0.0.5:2222, got {address!r}")
@@ -255,7 +254,7 @@ def split_address(address: str, *, where: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def own_addresses(count: int) -> Iterator[list[str]]:
-    """Loopback addresses, for this block, at which only a process that sets SO_REUSEADDR can listen."""
+    """Loopback addresses at which only a process that sets SO_REUSEADDR can listen meanwhile."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -265,7 +264,7 @@ def own_addresses(count: int) -> Iterator[list[str]]:
 
 
 def interface_to(address: str) -> str | None:
-    """Name of the network interface that reaches ``HOST:PORT``; None where only IPv6 does (raises DataError)."""
+    """The network interface that reaches ``HOST:PORT``; None if only IPv6 does (raises `DataError`)."""
     host, port = split_address(address, where="address")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -284,7 +283,7 @@ def interface_to(address: str) -> str | None:
 
 
 def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:
-    """Fields of `Cluster`; none that the machine does not say, nor an algorithm that no rule covers."""
+    """Fields of `Cluster`, without unknown ones and algorithms that no rule covers."""
     found: dict[str, Any] = {}
     with contextlib.suppress(OSError, UnicodeError):
         if (control := path.read_text().strip()) in CONGESTION_CONTROLS:
@@ -294,13 +293,13 @@ def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:
     return found | {"origins": dict.fromkeys(found, "recorded")} if found else {}
 
 
-def shaped_buffer(command: tuple[str, ...] = ("tc", "-j", "qdisc", "show")) -> float | None:
-    """Seconds that a packet waits at most in this machine's token bucket (``tc``); None without one, or with several.
+def shaped_buffer() -> float | None:
+    """Longest wait (s) in this machine's token bucket (``tc``); None without one, or with several.
 
-    0 where each connection has a queue of its own before the bucket (`FAIR`): none waits behind others' packets.
+    0 where each connection has a queue of its own before the bucket (`FAIR`).
     """
     try:
-        found = json.loads(subprocess.run(command, capture_output=True, timeout=5, check=True).stdout)
+        found = json.loads(subprocess.run(QDISCS, capture_output=True, timeout=5, check=True).stdout)
         (bucket,) = (one for one in found if one["kind"] == "tbf")
         if any(one["kind"] in FAIR and one.get("parent", "").startswith(bucket["handle"]) for one in found):
             return 0.0

@@ -1,4 +1,4 @@
-"""Checks at the boundary: what people and files hand in, each refused in one line that says where, what, got and do."""
+"""Checks of what people and files hand in; a refusal is one line: where, what was expected, got, and what to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numbers
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -16,22 +17,13 @@ from typing import Any, TypeVar
 
 from .errors import DataError, MissingDependencyError, ModelError, QueueModelError
 
-#: Times and ratios above this are taken for mistakes of units; below it no product overflows.
-LARGEST = 1e9
+LARGEST = 1e9  # times and ratios above it are mistakes of units; below it no product overflows
+MOST_EXAMPLES = 10**15  # of an epoch, of a batch, or until a target: tokens are examples, too
+SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15  # bytes per second; what lies outside is in another unit
+SMALLEST_POSITIVE = 1e-15  # what must be above 0 is above it by more than rounding
+LARGEST_SEED = 2**64 - 1  # as NumPy's bit generators take them
 
-#: Examples of an epoch, of a batch, or until a target: tokens are examples, too.
-MOST_EXAMPLES = 10**15
-
-#: Links from 8 kbit/s to 8 Pbit/s (bytes per second); what lies outside was given in another unit.
-SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15
-
-#: What must be above 0 must be above it by more than rounding.
-SMALLEST_POSITIVE = 1e-15
-
-#: Seeds fit 64 bits, as NumPy's bit generators take them.
-LARGEST_SEED = 2**64 - 1
-
-#: What the name of a JSON file may end in; in "": in nothing, as /dev/stdout does.
+#: What the name of a JSON file may end in; "" allows /dev/stdout.
 JSON = (".json", ".json.gz", "")
 
 T = TypeVar("T")
@@ -46,7 +38,7 @@ def require_number(
     largest: float = LARGEST,
     error: type[QueueModelError] = ModelError,
 ) -> float:
-    """Give ``value`` back as a finite float >= 0 (``positive``: > 0), or raise an ``error`` that names it."""
+    """The value as a finite float >= 0 (``positive``: > 0), or raise an ``error`` that names it."""
     if type(value) is float and SMALLEST_POSITIVE <= value <= largest:  # the usual case, kept fast
         return value
     number = _float(value)
@@ -61,7 +53,7 @@ def require_number(
 
 
 def _float(value: Any) -> float:
-    """NaN where it is no number."""
+    """NaN for what is no number."""
     try:
         return math.nan if isinstance(value, (bool, str, bytes, complex)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -71,7 +63,7 @@ def _float(value: Any) -> float:
 def require_count(
     value: Any, what: str, *, least: int = 1, most: int = 1_000_000, error: type[QueueModelError] = ModelError
 ) -> int:
-    """Give ``value`` back as an int of ``least`` to ``most``, or raise an ``error`` that names it; 2.0 is none."""
+    """The value as an int of ``least`` to ``most``, or raise an ``error`` that names it; 2.0 is refused."""
     if type(value) is int and least <= value <= most:  # the usual case, kept fast
         return value
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -83,14 +75,13 @@ def require_count(
 
 
 def require_seed(value: Any, what: str = "seed") -> int:
-    """Give a seed back as an int of 0 to 2**64 - 1, or raise a `ModelError`."""
     return require_count(value, what, least=0, most=LARGEST_SEED)
 
 
 def require_share(
     value: Any, what: str, *, open_ended: bool = False, error: type[QueueModelError] = ModelError
 ) -> float:
-    """Give a probability or share back as a float between 0 and 1 (``open_ended``: strictly), or raise an ``error``."""
+    """The value as a float between 0 and 1 (``open_ended``: strictly), or raise an ``error``."""
     number = _float(value)
     if not (0 < number < 1 if open_ended else 0 <= number <= 1):
         raise error(f"{what} must be between 0 and 1{', both left out' if open_ended else ''}, got {_shown(value)}")
@@ -98,7 +89,7 @@ def require_share(
 
 
 def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[QueueModelError] = ModelError) -> T:
-    """Give ``value`` back when it is one of ``choices``, or raise an ``error`` that lists them."""
+    """The value if it is one of ``choices``, or raise an ``error`` that lists them."""
     known = list(choices)
     if not any(type(value) is type(one) and value == one for one in known):
         listed = ", ".join(map(str, known))
@@ -107,10 +98,7 @@ def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[Que
 
 
 def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | None = None) -> str:
-    """The end of a refusal that suggests what was meant, or nothing; ``called``: synonyms of what is known.
-
-    What begins with the value comes first, then what has all of its words, then what is spelt almost like it.
-    """
+    """The end of a refusal: the name that begins so, has these words or is spelt alike; ``called``: synonyms."""
     words = {_words(one): meant for one, meant in ({str(one): str(one) for one in known} | dict(called or {})).items()}
     spelt = {"".join(parts): meant for parts, meant in words.items()}
     typed = "".join(_words(value))
@@ -125,7 +113,7 @@ def _words(text: Any) -> tuple[str, ...]:
 
 
 def require_name(name: Any, what: str) -> str:
-    """Refuse names that are not a text, are empty, or could not be shown in one line, by a `ModelError`."""
+    """Refuse what is not a short printable text (raises `ModelError`)."""
     if not isinstance(name, str) or not name:
         raise ModelError(f"{what}: name must be a text that is not empty, got {_shown(name)}")
     if not name.isprintable() or len(name) > 200:
@@ -134,13 +122,13 @@ def require_name(name: Any, what: str) -> str:
 
 
 def require_file_name(path: str | os.PathLike[str]) -> None:
-    """Refuse the empty name, which Python takes for the folder that one is in, by a `DataError`."""
+    """Refuse the empty name, which `pathlib.Path` takes for the working folder (raises `DataError`)."""
     if not os.fspath(path):
         raise DataError("'': a file's name must not be empty")
 
 
 def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[str] = ()) -> None:
-    """Fail before long work, not after it, by a `DataError` when an output cannot be written or is named otherwise."""
+    """Refuse an output of another suffix, or that cannot be written, before long work (raises `DataError`)."""
     if path is None:
         return
     require_file_name(path)
@@ -156,14 +144,14 @@ def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[
         raise DataError(f"{path}: cannot be written: permission denied")
     try:
         if target.is_file() or not target.exists():
-            with tempfile.TemporaryFile(dir=folder):  # what access does not tell: a full disk, /proc, ...
+            with tempfile.TemporaryFile(dir=folder):  # what access does not show: a full disk, /proc, ...
                 pass
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _shown(value: Any) -> str:
-    """``repr`` on one line of bearable length, also of numbers with more digits than Python prints."""
+    """``repr`` of bearable length, also of integers with more digits than Python prints."""
     try:
         text = repr(value)
     except ValueError:
@@ -172,12 +160,11 @@ def _shown(value: Any) -> str:
 
 
 def require_distinct_keys(text: str | bytes) -> None:
-    """Refuse JSON in which an object has a key twice (raises DataError): readers would silently take the last one."""
+    """Refuse JSON in which an object repeats a key (raises `DataError`): readers silently take the last one."""
 
     def distinct(pairs: list[tuple[str, Any]]) -> None:
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) < len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        for twice in (key for key, count in counts.items() if count > 1):
             raise DataError(f"key {_shown(twice)} stands twice in an object; leave one")
 
     json.loads(text, object_pairs_hook=distinct, parse_int=len)

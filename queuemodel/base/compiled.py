@@ -1,7 +1,4 @@
-"""Compiled loops: compiled while the package is installed, or by numba when first called, with a cache if possible.
-
-Modules with compiled loops are imported only inside functions: numba takes half a second to load.
-"""
+"""Loops compiled at installation, or by numba at their first call; import them inside functions: numba loads slowly."""
 
 from __future__ import annotations
 
@@ -16,15 +13,11 @@ from typing import Any, TypeVar
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-#: How the extension module is called that holds a folder's loops, compiled while the package is installed.
-AHEAD = "ahead"
+AHEAD = "ahead"  # name of the extension module of a folder's loops
 
 
 def compiled(**options: Any) -> Callable[[Loop], Loop]:
-    """Decorate a function to be compiled when it is first called; ``options`` are those of `numba.njit`.
-
-    The cache is outdated as soon as any source file of the folder changes: constants and callees live in neighbours.
-    """
+    """`numba.njit` with a cache that any changed source file of the folder outdates: loops use their neighbours."""
     from numba import njit
 
     def compile_later(function: Loop) -> Loop:
@@ -43,7 +36,7 @@ def compiled(**options: Any) -> Callable[[Loop], Loop]:
 
 
 def ready(module: str, name: str) -> Callable[..., Any]:
-    """A loop as compiled while the package was installed, or that of ``module`` where its folder has changed since."""
+    """A loop as compiled at installation, or that of ``module`` where its folder has changed since."""
     folder, _, _ = module.rpartition(".")
     sources = Path(__file__).parents[2].joinpath(*folder.split("."))
     try:
@@ -56,14 +49,14 @@ def ready(module: str, name: str) -> Callable[..., Any]:
 
 
 def compile_ahead(source: ModuleType, name: str, signature: Any, path: Path) -> None:
-    """Compile a module's loop into an extension module (numba's `pycc`), which needs no numba when it is used."""
+    """Compile a module's loop into an extension module (numba's `pycc`) that runs without numba."""
     from numba.core.compiler import Flags
     from numba.core.errors import NumbaPendingDeprecationWarning
 
     warnings.simplefilter("ignore", NumbaPendingDeprecationWarning)
     from numba.pycc import CC, compiler
 
-    def flags() -> Any:  # stands for ``nogil=True``, which `pycc` cannot be told: threads run loops at the same time
+    def flags() -> Any:  # stands for ``nogil=True``, which `pycc` does not take: threads run loops at the same time
         own: Any = Flags()
         own.release_gil = True
         return own
@@ -89,7 +82,7 @@ def _digest(folder: Path) -> str:
 
 
 def _or_none(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A damaged or unwritable cache is no cache; it never stops the work."""
+    """A damaged or unwritable cache never stops the work."""
 
     def attempt(*arguments: Any) -> Any:
         try:

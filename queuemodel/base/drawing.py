@@ -1,7 +1,5 @@
-"""The one look of every figure, and what becomes of it: axes, colours by meaning, labels at the lines, files.
-
-Measured values are black markers with intervals, models solid lines with their band, bounds grey dashes; the profiled
-range is shaded: right of it is extrapolation. Nothing is shown and no global setting is changed.
+"""The look of every figure: measurements are black markers with intervals, models solid lines with their band, bounds
+grey dashes; the profiled range is shaded. Nothing is shown and no global setting is changed.
 """
 
 from __future__ import annotations
@@ -27,13 +25,12 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 FORMATS = (".png", ".svg", ".pdf")
-
 MODEL, MEASURED, BOUND, KNEE, PROFILED, OTHERS = "#0072b2", "black", "0.55", "#d55e00", "0.92", "0.8"
 
-#: Colours that people with any colour vision tell apart (after Okabe and Ito, 2008), for what has no colour of its own.
+#: For what has no colour of its own, distinct in any colour vision (after Okabe and Ito, 2008).
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f5539", "#999999")
 
-#: Colours of what every figure of a step shows.
+#: By place in a step.
 PLACES = {
     "worker": "#999999",
     "transmit link": "#0072b2",
@@ -50,13 +47,16 @@ MARKERS = "osD^vPhXp<>*"
 
 
 def new_axes(size: tuple[float, float] = (6.4, 4.2)) -> Axes:
-    """Axes of a new figure of the usual size (inches), outside pyplot's list of figures."""
+    """Axes of a new figure (size in inches), outside pyplot's list of figures."""
     Figure = extra("matplotlib.figure", "plots", what="a figure").Figure
     return Figure(figsize=size, layout="constrained").subplots()
 
 
 def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:
-    """Write the figure of ``axes`` as .png, .svg or .pdf, all of it or nothing: what was there stays."""
+    """Write the figure of ``axes`` as .png, .svg or .pdf, whole or not at all.
+
+    Raises `DataError` for other suffixes, and where the file cannot be written.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise DataError(f"{path}: a picture's file name must end in one of {', '.join(FORMATS)}, got {suffix!r}")
@@ -64,7 +64,7 @@ def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:
 
 
 def svg_image(draw: Callable[[], Axes]) -> str:
-    """An HTML image of what ``draw`` draws on a new figure: what Jupyter shows below a result's table."""
+    """What ``draw`` draws, as an image in HTML."""
     data = base64.b64encode(_render(draw(), ".svg")).decode()
     return f'<img alt="plot" src="data:image/svg+xml;base64,{data}"/>'
 
@@ -87,17 +87,17 @@ def _figure(axes: Axes) -> Figure:
 
 
 def nth_style(index: int) -> dict[str, Any]:
-    """Colour of the ``index``-th of several lines; the kind of line changes where colours repeat."""
+    """Look of the ``index``-th of several lines; the kind of line changes where colours repeat."""
     return {"color": COLORS[index % len(COLORS)], "linestyle": LINES[index // len(COLORS) % len(LINES)]}
 
 
 def dots(count: int) -> dict[str, Any]:
-    """Dots mark whole numbers of machines, as long as they can be told apart."""
+    """Look of a line over whole numbers: dots where they stay distinct."""
     return {"linewidth": 1.8, "marker": "." if count <= 40 else ""}
 
 
 def band(ax: Axes, x: np.ndarray, lower: np.ndarray, upper: np.ndarray, color: Any, label: str = "") -> None:
-    """An interval around a line: light inside and edged, so that bands are told apart where they overlap."""
+    """An interval around a line, edged so that overlapping bands stay distinct."""
     if len(x) == 1:  # no area: a bar
         ax.vlines(x, lower, upper, color=color, alpha=0.3, linewidth=6, label=label or "_band")
         return
@@ -117,7 +117,7 @@ def measured_points(ax: Axes, points: Sequence[Sequence[float]]) -> None:
 
 
 def mark_knee(ax: Axes, knee: float, text: str) -> None:
-    """A dotted line at ``knee`` with its text above the axes, when it lies on them."""
+    """A dotted line at ``knee``, if it lies on the axes, with its text above."""
     if not math.isfinite(knee) or knee > ax.get_xlim()[1]:
         return
     ax.axvline(knee, color=KNEE, linewidth=1.0, linestyle=":", zorder=1)
@@ -126,7 +126,7 @@ def mark_knee(ax: Axes, knee: float, text: str) -> None:
 
 
 def label_ends(ax: Axes, lines: Iterable[Line2D]) -> None:
-    """Write each line's label at its right end, pushed apart where they would overlap; call it last."""
+    """Write each line's label at its right end, without overlaps; call it last."""
     drawn = sorted(lines, key=lambda line: float(np.asarray(line.get_ydata())[-1]))
     gap = 12.0 / (ax.get_window_extent().height * 72 / _figure(ax).dpi)  # 12 points
     to_axes = ax.transAxes.inverted().transform
@@ -150,7 +150,7 @@ def _apart(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def finish_axes(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> None:
-    """No frame but two axes, plain numbers; a legend at ``legend``, "right" of the axes, or none."""
+    """No frame, plain numbers; a legend at ``legend``, "right" of the axes, or none."""
     ax.spines[["top", "right"]].set_visible(False)
     for axis in (ax.xaxis, ax.yaxis):
         if getattr(axis.get_transform(), "base", None) == 10:  # logarithmic
@@ -173,7 +173,6 @@ def _plain_numbers(axis: Axis) -> None:
 
 
 def whole_numbers(ax: Axes) -> None:
-    """Machines and customers come whole."""
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -6,7 +6,7 @@ class QueueModelError(Exception):
 
 
 class ModelError(QueueModelError, ValueError):
-    """A network, or a question asked of it, that makes no sense (negative times, population 0, ...)."""
+    """A network or a question that makes no sense (negative times, population 0, ...)."""
 
 
 class DataError(QueueModelError, ValueError):
@@ -14,7 +14,7 @@ class DataError(QueueModelError, ValueError):
 
 
 class FitError(QueueModelError):
-    """The data do not allow the fit that was asked for."""
+    """The data do not allow the requested fit."""
 
 
 class ProfilingError(QueueModelError, RuntimeError):
@@ -26,4 +26,4 @@ class MissingDependencyError(QueueModelError, ImportError):
 
 
 class QueueModelWarning(UserWarning):
-    """Anything worth knowing about an answer that is still given."""
+    """Anything worth knowing about a returned answer."""

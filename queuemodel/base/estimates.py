@@ -20,7 +20,7 @@ class Parameter:
     ----------
     name, unit : str
     value, standard_error : float
-        The error is NaN where nothing can be said.
+        The error is NaN if unknown.
     origin : {"measured", "derived", "assumed"}
     identified : bool
         Whether the data determine it.
@@ -50,11 +50,11 @@ class Parameter:
 
 
 def standard_errors(draws: np.ndarray) -> np.ndarray:
-    """What draws (B, ...) show: half the width of their central 68 %, which bears heavy and skewed tails."""
+    """Half the width of the central 68 % of draws (B, ...), robust to heavy and skewed tails."""
     low, high = np.quantile(draws, [0.15866, 0.84134], axis=0)
     return np.asarray((high - low) / 2)
 
 
 def normal_quantile(confidence: float) -> float:
-    """How many standard errors a two-sided interval reaches."""
+    """Standard errors from the centre to the ends of a two-sided interval."""
     return -NormalDist().inv_cdf((1.0 - confidence) / 2.0)

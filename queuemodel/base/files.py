@@ -1,4 +1,4 @@
-"""Reading whole files with one clear error, and writing them all or not at all; names that end in .gz are gzip'd."""
+"""Files, read and written whole or not at all (.gz: compressed); quantities with units; rows of tables; constants."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ from .checks import (
 )
 from .errors import DataError
 
-#: A file that unpacks to more is taken for damaged, or for a trap.
-MOST_UNPACKED = 2**31
+MOST_UNPACKED = 2**31  # bytes; a file that unpacks to more is damaged, or a trap
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, unpacked where its name ends in .gz, without the byte order mark of some editors."""
+    """The contents of a file, unpacked if it is a .gz, without a byte order mark (raises `DataError`)."""
     require_file_name(path)
     try:
         content = Path(path).read_bytes()
@@ -57,14 +56,14 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def write_json(path: str | os.PathLike[str] | None, text: str) -> None:
-    """Write JSON to ``path``, if one is given, whole or not at all; raises `DataError` for names of other formats."""
+    """Write JSON to ``path``, unless None, whole or not at all (raises `DataError`, also for other suffixes)."""
     require_writable(path, suffixes=JSON)
     if path is not None:
         write_atomically(path, text + "\n")
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Replace the file at ``path`` (write to /dev/stdout or a pipe), or leave it untouched and raise `DataError`."""
+    """Replace the file at ``path``, or leave it untouched and raise `DataError`; pipes are written to."""
     data = content.encode() if isinstance(content, str) else content
     if str(path).endswith(".gz"):
         data = gzip.compress(data, mtime=0)
@@ -77,7 +76,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.umask(mask := os.umask(0))  # how it is read
+        os.umask(mask := os.umask(0))  # the only way to read it
         os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask)
         os.replace(temporary, target)
     except (OSError, ValueError) as error:
@@ -92,8 +91,7 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-#: Bytes, bytes per second and seconds beyond this are mistakes.
-LARGEST_QUANTITY = 1e18
+LARGEST_QUANTITY = 1e18  # bytes, bytes per second and seconds above it are mistakes
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 _BYTES = {f"{prefix}B": scale for prefix, scale in _PREFIXES.items()}
@@ -108,7 +106,7 @@ _QUANTITY = re.compile(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]*)\s*(/\s*s|ps)?\s*")
 
 
 def parse_bandwidth(text: str | float) -> float:
-    """Bytes per second from ``"10Gbit/s"``, ``"1.25 GB/s"``, ``"800Mbps"`` or a number of bytes per second."""
+    """Bytes per second, from ``"10Gbit/s"``, ``"1.25 GB/s"``, ``"800Mbps"`` or a number of bytes per second."""
     return _parse(text, "bandwidth", _RATES, "10Gbit/s or 1.25GB/s", "B/s", ("Gbit/s", "MB/s"))
 
 
@@ -122,14 +120,13 @@ def parse_duration(text: str | float, *, likely: Sequence[str] = ("h", "min", "s
     return _parse(text, "duration", _SECONDS, "90min or 2h", "s", likely)
 
 
-#: A short duration, of a message or a packet.
-parse_latency = partial(parse_duration, likely=("us", "ms"))
+parse_latency = partial(parse_duration, likely=("us", "ms"))  # of a message or a packet
 
 
 def _parse(
     text: str | float, what: str, units: Mapping[str, float], example: str, own: str, likely: Sequence[str]
 ) -> float:
-    """A text in SI units; ``own`` is the unit of what is no text, ``likely`` are those of one without."""
+    """A text in SI units; ``own`` is the unit of a number, ``likely`` are those that a refusal suggests."""
     match = _QUANTITY.fullmatch(text if isinstance(text, str) else f"{text}{own}")
     try:
         number = float(match[1]) if match else math.nan
@@ -150,7 +147,7 @@ def _parse(
 
 
 def readable_rate(value: float) -> str:
-    """A rate in bytes per second as network people say it: ``"57.6 Mbit/s"``."""
+    """A rate in bytes per second as text: ``"57.6 Mbit/s"``."""
     bits = 8 * value
     for prefix, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if bits >= scale:
@@ -165,9 +162,9 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table, and where it stands; each question for a value checks it.
+    """One row of a table; every method checks the value that it reads (raises `DataError`).
 
-    What is not given (an empty cell, no such column) is the ``default``; without one the row is refused.
+    An empty or absent cell is the ``default``; without one the row is refused.
     """
 
     file: str
@@ -176,15 +173,14 @@ class Row:
 
     @property
     def where(self) -> str:
-        """Where the row stands, for error messages."""
+        """File and line, for messages."""
         return f"{self.file}: line {self.line}"
 
     def given(self, column: str) -> bool:
-        """Whether the column is there and filled in."""
         return bool(self.values.get(column, "").strip())
 
     def text(self, column: str, default: str | None = None, *, most: int = 200) -> str:
-        """Printable text of at most so many characters, without the blanks around it."""
+        """Printable text of at most ``most`` characters, stripped."""
         text = self.values.get(column, "").strip()
         if not text and default is not None:
             return default
@@ -196,7 +192,7 @@ class Row:
         return text
 
     def _read(self, column: str) -> float | str:
-        """The number, or the text that is none."""
+        """The number, or the text if it is none."""
         text = self.text(column)
         return float(text) if _NUMBER.fullmatch(text) else text
 
@@ -207,7 +203,7 @@ class Row:
         return require_number(self._read(column), f"{self.where}: {column}", error=DataError, **limits)
 
     def quantity(self, column: str, parse: Callable[[str], float], *, largest: float = LARGEST) -> float | None:
-        """A number with its unit, as ``parse`` of `queuemodel.base.files` reads it; None where it is not given."""
+        """A number with its unit, read by ``parse``; None for an empty cell."""
         if not self.given(column):
             return None
         what = f"{self.where}: {column}"
@@ -218,7 +214,7 @@ class Row:
         return require_number(value, what, positive=True, largest=largest, error=DataError)
 
     def count(self, column: str, default: int | None = None, *, least: int = 1, most: int = 1_000_000) -> int:
-        """A whole number, also when written ``4.0``, as tables with gaps are."""
+        """A whole number, also written ``4.0``, as in tables with gaps."""
         if default is not None and not self.given(column):
             return default
         value = self._read(column)
@@ -241,10 +237,10 @@ def read_rows(
     delimiter: str = ",",
     meanings: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
-    """Read a table, row by row; refuse in one line a file that is no such table, or ends in the midst of a row.
+    """Rows of a table; refuses files without these columns, or that end within a row (raises `DataError`).
 
-    ``what`` the rows are, ``meanings`` of columns; ``header``: the columns of a file without one; ``others``: skip
-    further columns, unless spelt almost like an optional column that is absent.
+    ``what`` and ``meanings`` of columns are for messages; ``header``: columns of a file without a header; ``others``:
+    skip further columns, unless spelt almost like an absent one.
     """
     file = str(path)
     try:
@@ -270,8 +266,8 @@ def read_rows(
             empty = False
             yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
     except csv.Error as error:
-        said = f"{error}; is this a CSV with {_listed(required)}?"
-        raise DataError(f"{file}: line {lines.line_num}: {said}") from None
+        hint = f"is this a CSV with {_listed(required)}?"
+        raise DataError(f"{file}: line {lines.line_num}: {error}; {hint}") from None
     if empty:
         raise DataError(f"{file}: no {what} below the header")
 
@@ -285,7 +281,7 @@ def _require_columns(
                 f"{where}: columns must be separated by commas, got {name}; save it with commas between columns and "
                 "points in numbers"
             )
-    known, said = [*required, *optional], {name: f" ({text})" for name, text in meanings.items()}
+    known, means = [*required, *optional], {name: f" ({text})" for name, text in meanings.items()}
     if len(columns) > MOST_COLUMNS:
         raise DataError(f"{where}: a table must have at most {MOST_COLUMNS} columns, got {len(columns)}")
     if twice := [column for column in columns if columns.count(column) > 1]:
@@ -294,12 +290,12 @@ def _require_columns(
     unknown = [column for column in columns if column not in known]
     for column in unknown:
         for meant in difflib.get_close_matches(column.lower(), absent, 1, 0.75):
-            meant = f"did you mean {meant!r}{said.get(meant, '')}?"
+            meant = f"did you mean {meant!r}{means.get(meant, '')}?"
             raise DataError(f"{where}: unknown column {column[:60]!r}; {meant}")
     for column in required:
         if column in absent:
             raise DataError(
-                f"{where}: column {column!r}{said.get(column, '')} is missing; the columns are {_listed(columns)}"
+                f"{where}: column {column!r}{means.get(column, '')} is missing; the columns are {_listed(columns)}"
             )
     if unknown and not others:
         raise DataError(f"{where}: unknown column {unknown[0][:60]!r}; the known ones are {_listed(known)}")
@@ -312,7 +308,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 @cache
 def constants(package: str) -> dict[str, Any]:
-    """Measured and assumed numbers of a folder: the values of its ``constants.toml``, by name (and module)."""
+    """Values of a folder's ``constants.toml``, by name (and module)."""
 
     def values(table: dict[str, Any]) -> dict[str, Any]:
         return {name: one["value"] if "value" in one else values(one) for name, one in table.items()}

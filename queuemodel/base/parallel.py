@@ -1,4 +1,4 @@
-"""Many independent tasks at once, by joblib on any of its engines, or by Ray."""
+"""Independent tasks at the same time, by joblib on any of its engines, or by Ray."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Task = Callable[[], Any]
 def run_tasks(
     tasks: Sequence[Task], *, n_jobs: int, backend: str | None = None, what: str
 ) -> Iterator[tuple[int, Any]]:
-    """Each task's number and result, as they end; all at the end from engines that cannot do otherwise.
+    """Each task's number and result, as they end; from some engines all at the end.
 
-    ``n_jobs`` (-1: all cores) and ``backend`` are joblib's (unless given, of the surrounding ``parallel_config``), or
-    ``"ray"``; ``what`` is run begins the messages.
+    ``n_jobs`` (-1: all cores) and ``backend`` are joblib's (None: of the surrounding ``parallel_config``), or
+    ``"ray"``; ``what`` begins the messages.
     """
     joblib = None if backend == "ray" else extra("joblib", "parallel", what=what)
     try:
@@ -50,16 +50,13 @@ def _numbered(number: int, task: Task) -> tuple[int, Any]:
 
 
 class _Ray:
-    """As `joblib.Parallel`, whose own engine for Ray is a pool of actors that ends with the first of them.
-
-    On the cluster connected to, else that of ``RAY_ADDRESS``, else one that is started here.
-    """
+    """As `joblib.Parallel`, whose own engine for Ray ends with the first of its actors."""
 
     def __init__(self) -> None:
         import ray
 
         if not ray.is_initialized():
-            ray.init()
+            ray.init()  # the cluster of ``RAY_ADDRESS``, else one of its own
         self.ray = ray
 
     def __call__(self, calls: Sequence[tuple[Any, tuple[int, Task], Any]]) -> Iterator[tuple[int, Any]]:

@@ -29,7 +29,7 @@ Rows = Sequence[dict[str, Any]]
 
 
 def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
-    """Rows in a format of the tabulate library, with so many significant digits; None and NaN are dashes."""
+    """Rows in a format of the tabulate library; None and NaN are dashes."""
     import tabulate as library  # a quarter of the package's import time, and only needed to print
 
     def shown(value: Any) -> Any:
@@ -42,8 +42,8 @@ def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
 def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:
     """Aligned columns under their names, no line longer than ``width`` characters.
 
-    Names take several lines, then long texts do; columns that still do not fit stand in further tables, which repeat
-    the first column (two, where the second is text).
+    Names are wrapped, then long texts; columns that still do not fit go into further tables, which repeat the first
+    column (two, where the second is text).
     """
     plain = tabulate(rows, digits=digits)
     if width is None or _widest(plain) <= width:
@@ -70,9 +70,8 @@ def text_table(rows: Rows, *, digits: int = 4, width: int | None = None) -> str:
 
 def _column(name: str, values: list[Any], digits: int) -> list[str]:
     """A column's name, as narrow as its words and its values allow, and its cells."""
-    cells = [
-        cell.rstrip() for cell in tabulate([{"": value} for value in values], digits=digits, form="tsv").split("\n")
-    ]
+    table = tabulate([{"": value} for value in values], digits=digits, form="tsv")
+    cells = [cell.rstrip() for cell in table.split("\n")]
     words = name.replace("_", " ").replace("[", " [").split()
     return [textwrap.fill(" ".join(words), max(map(len, [*cells[1:], *words]))), *cells[1:]]
 
@@ -86,9 +85,8 @@ def _side_by_side(columns: dict[str, list[str]], texts: list[str]) -> str:
         for cell, (name, column) in zip(cells, columns.items(), strict=True):
             blank = "\n" * (high - 1 - cell.count("\n"))
             put = str.ljust if name in texts else str.rjust
-            filled.append(
-                [put(line, _width(column)) for line in (cell + blank if number else blank + cell).split("\n")]
-            )
+            padded = cell + blank if number else blank + cell
+            filled.append([put(line, _width(column)) for line in padded.split("\n")])
         lines += ["  ".join(line).rstrip() for line in zip(*filled, strict=True)]
         if number == 0:
             lines.append("  ".join("-" * _width(column) for column in columns.values()))
@@ -104,7 +102,6 @@ def _width(column: list[str]) -> int:
 
 
 def _least(column: list[str]) -> int:
-    """The width of the longest word."""
     return min(max(len(word) for cell in column for word in cell.split()), LONGEST_WORD)
 
 
@@ -119,21 +116,19 @@ def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
 
 
 def finite(value: Any) -> Any:
-    """The value; None for a number that is not known or without end, which no JSON and no table has."""
+    """The value; None for NaN and infinity, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Result:
-    """What every result of the package can do, from its own `to_rows` and `caption`.
+    """Text, HTML, JSON and DataFrame of a result's own `to_rows` and `caption`.
 
-    Where they differ, a subclass gives `shown_rows` or `tables` (printed), `to_dict` (JSON), `plot` (Jupyter).
-    Dataclasses say ``repr=False``, or theirs would replace this one.
+    A subclass may replace `shown_rows` or `tables` (printed) and `to_dict` (JSON), and have a `plot` (Jupyter). As a
+    dataclass it needs ``repr=False``.
     """
 
     __slots__ = ()
-
-    #: Significant digits of printed numbers.
-    digits = 4
+    digits = 4  # significant, of printed numbers
 
     def __post_init__(self) -> None:
         """Make the arrays of a dataclass read-only."""
@@ -146,7 +141,7 @@ class Result:
         raise NotImplementedError
 
     def caption(self) -> str:
-        """What the rows are of, in a line; empty for nothing."""
+        """A line above the tables; "" for none."""
         return ""
 
     def shown_rows(self) -> list[dict[str, Any]]:
@@ -154,7 +149,7 @@ class Result:
         return self.to_rows()
 
     def tables(self) -> list[list[dict[str, Any]]]:
-        """The tables that print shows, one after the other."""
+        """The printed tables, in their order."""
         return [self.shown_rows()]
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +157,7 @@ class Result:
         return {"rows": self.to_rows()}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """JSON of `to_dict`; also written to ``path``, whole or not at all, when one is given."""
+        """JSON of `to_dict`, also written to ``path``, whole or not at all."""
         text = json.dumps(self.to_dict(), indent=1)
         write_json(path, text)
         return text
@@ -172,13 +167,13 @@ class Result:
         return extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
 
     def to_text(self, width: int | None = None) -> str:
-        """Caption and tables, with a ``width`` in characters in lines no longer than that."""
+        """Caption and tables, in lines of at most ``width`` characters."""
         caption = self.caption() if width is None else textwrap.fill(self.caption(), width, break_on_hyphens=False)
         tables = [text_table(rows, digits=self.digits, width=width) for rows in self.tables()]
         return "\n".join(filter(None, [caption, *tables]))
 
     def __repr__(self) -> str:
-        """As wide as it is, or as the terminal that it is printed to."""
+        """As wide as the terminal it is printed to, elsewhere as its widest line."""
         return self.to_text(shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None)
 
     def _repr_html_(self) -> str:
@@ -187,6 +182,6 @@ class Result:
         if draw := getattr(self, "plot", None):
             from .drawing import svg_image
 
-            with suppress(MissingDependencyError):  # without matplotlib the tables say it
+            with suppress(MissingDependencyError):  # without matplotlib tables only
                 picture = svg_image(draw)
         return f"<div><p>{escape(self.caption())}</p>{''.join(tables)}</div>{picture}"

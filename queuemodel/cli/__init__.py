@@ -14,7 +14,7 @@ from ..base import __version__
 from ..base.checks import nearest
 from ..base.errors import QueueModelError, QueueModelWarning
 
-#: Command to the module that holds it, imported when the command is used, and to what it does: help stays instant.
+#: By command, its module, imported when the command is used, and its short help.
 COMMANDS = {
     "compare": ("compare", "Compare ways of training by the time to a loss."),
     "demo": ("profile", "Profile a small model on this machine, and predict."),
@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 class _Lazy(click.Group):
-    """Lists what commands do, and loads the one that is used."""
+    """Loads only the command that is used."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,10 +78,8 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
     warnings.showwarning = _show_warning
     status: int | None = 0
     try:
-        given = sys.argv[1:] if arguments is None else list(arguments)
-        status = command.main(args=given or ["--help"], standalone_mode=False)
-    except click.exceptions.Exit as request:
-        status = request.exit_code
+        args = sys.argv[1:] if arguments is None else list(arguments)
+        status = command.main(args=args or ["--help"], standalone_mode=False)  # that of an Exit, else None
     except click.NoSuchOption as error:
         ctx = error.ctx or click.Context(command)
         known = [name for one in ctx.command.get_params(ctx) for name in one.opts if name.startswith("--")]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..base.checks import require_writable
-from ..base.drawing import save_figure
+from ..base.drawing import FORMATS, save_figure
 from ..base.errors import ModelError
 from ..base.results import Result
 from ..curves.convergence import fit_convergence, read_convergence
@@ -16,55 +16,30 @@ from ..models.predict import load
 from ..profile.profile import Profile
 from ..report import SUFFIXES
 from ..sgd import KINDS, NAMES, compare, plan_strategies, plot_time_to_target
-from .options import (
-    COUNT,
-    COUNTS,
-    DURATION,
-    FILE,
-    INNER_SHARE,
-    MACHINES,
-    PICTURES,
-    POSITIVE,
-    PROFILE,
-    ROUNDS,
-    SEED,
-    Table,
-    asked,
-    format_option,
-    one_of,
-    option,
-    show,
-    watched,
-)
+from . import options as ask
 
 
 @click.command()
-@PROFILE
-@option("--workers", COUNTS, "8, 1:8 or 2,4,8.", default="8", show_default=True)
-@one_of(
-    "--strategy",
-    NAMES,
-    "To compare; more than once for several.",
-    show_default="all that the profiled machines can run",
-    multiple=True,
-)
-@one_of("--problem", KINDS, "What to train in the job's stead.")
-@option(
-    "--convergence", FILE, "CSV with batch_size,examples: what the job itself took to its target, a row for each seed."
-)
-@option("--target-loss", POSITIVE, show_default="98 % of the way to the least")
-@option("--steps", COUNT, "Of each worker on --problem, at most.  [default: 1000]")
-@option("--seeds", COUNT, "Runs of each strategy on --problem.  [default: 8]")
-@MACHINES
-@ROUNDS
-@option("--deadline", DURATION, "Like 90min: which strategy and number of workers to take for it.")
-@option("--chance", INNER_SHARE, "To meet the deadline with; 0.5 unless given.")
-@option("--price --price-per-node-hour price_per_node_hour", POSITIVE, "For costs, and the cheapest.")
-@option("--plot", FILE, "Loss against time, or time against workers (.png, .svg, .pdf).")
-@option("--confidence", INNER_SHARE, "Of the intervals.", default=0.9, show_default=True)
-@option("--seed", SEED, "Of the first run on --problem.  [default: 0]")
-@format_option
-@option("--report", FILE, "Write a page that one can mail (.html).")
+@ask.PROFILE
+@ask.option("--workers", ask.COUNTS, "8, 1:8 or 2,4,8.", default="8", show_default=True)
+@ask.one_of("--strategy", NAMES, "To compare; more than once for several.", multiple=True,
+            show_default="all that the profiled machines can run")  # fmt: skip
+@ask.one_of("--problem", KINDS, "What to train in the job's stead.")
+@ask.option("--convergence", ask.FILE,
+            "CSV with batch_size,examples: what the job itself took to its target, a row for each seed.")  # fmt: skip
+@ask.option("--target-loss", ask.POSITIVE, show_default="98 % of the way to the least")
+@ask.option("--steps", ask.COUNT, "Of each worker on --problem, at most.  [default: 1000]")
+@ask.option("--seeds", ask.COUNT, "Runs of each strategy on --problem.  [default: 8]")
+@ask.MACHINES
+@ask.ROUNDS
+@ask.option("--deadline", ask.DURATION, "Like 90min: which strategy and number of workers to take for it.")
+@ask.option("--chance", ask.INNER_SHARE, "To meet the deadline with; 0.5 unless given.")
+@ask.option("--price --price-per-node-hour price_per_node_hour", ask.POSITIVE, "For costs, and the cheapest.")
+@ask.option("--plot", ask.FILE, "Loss against time, or time against workers (.png, .svg, .pdf).")
+@ask.option("--confidence", ask.INNER_SHARE, "Of the intervals.", default=0.9, show_default=True)
+@ask.option("--seed", ask.SEED, "Of the first run on --problem.  [default: 0]")
+@ask.format_option
+@ask.option("--report", ask.FILE, "Write a page that one can mail (.html).")
 def compare_command(
     profile: str,
     workers: Sequence[int],
@@ -93,14 +68,15 @@ def compare_command(
         raise ModelError("compare: --chance is to meet a --deadline with; give one")
     if report and len(workers) > 1:
         raise ModelError("compare: --report shows one number of workers; give one")
-    require_writable(plot, suffixes=PICTURES)
+    require_writable(plot, suffixes=FORMATS)
     require_writable(report, suffixes=SUFFIXES)
     data = load(profile)
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
-    about = {"strategies": strategies, "target": options.pop("target_loss"), "convergence": law, "progress": watched()}
-    results = [compare(data, workers=n, **about, **asked(options, n)) for n in workers]
+    settings = {"strategies": strategies, "target": options.pop("target_loss"), "convergence": law}
+    settings["progress"] = ask.watched()
+    results = [compare(data, workers=n, **settings, **ask.specified(options, n)) for n in workers]
     shown: list[Result] = [*results]
     document: dict[str, Any] = {"comparisons": [result.to_dict() for result in results]}
     if deadline is not None or (len(results) > 1 and price is not None):
@@ -115,7 +91,7 @@ def compare_command(
         for number, one in enumerate(shown):
             if number:
                 click.echo()
-            show(one, output_format)
+            ask.show(one, output_format)
         return
     rows = [{"workers": result.workers, **row} for result in results for row in result.to_rows()]
-    show(Table(rows, document if len(shown) > 1 else results[0].to_dict()), output_format)
+    ask.show(ask.Table(rows, document if len(shown) > 1 else results[0].to_dict()), output_format)

@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from ..base.checks import MOST_EXAMPLES, nearest, require_count, require_number, require_seed, require_share
-from ..base.drawing import FORMATS
 from ..base.errors import DataError, QueueModelError
 from ..base.files import parse_bandwidth, parse_duration, parse_size
 from ..base.results import Result, Rows
@@ -25,13 +24,12 @@ LARGEST = 1_000_000
 
 
 class Parsed(click.ParamType):
-    """What ``parse`` makes of a text; what it refuses is one line."""
+    """What ``parse`` makes of a text, in SI units; a refusal is one line."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name, self.parse = name, parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value, in SI units."""
         try:
             return self.parse(value) if isinstance(value, str) else value
         except QueueModelError as error:
@@ -39,14 +37,13 @@ class Parsed(click.ParamType):
 
 
 class OneOf(click.Choice):
-    """One of several names; a wrong one is told the nearest, by other words for them too (``called``)."""
+    """One of several names; a refusal suggests the nearest, also by its synonyms (``called``)."""
 
     def __init__(self, names: Sequence[str], called: Mapping[str, str] | None = None) -> None:
         super().__init__(names)
         self.called = called
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name itself."""
         if value not in self.choices:
             near = nearest(value, self.choices, called=self.called)
             self.fail(f"{value!r} is not one of {', '.join(self.choices)}{near}", param, ctx)
@@ -71,8 +68,6 @@ def _counts(text: str) -> Sequence[int]:
 
 
 def _number(kind: type, require: Callable[..., Any], what: str = "it", **limits: Any) -> Callable[[str], Any]:
-    """What reads a whole or a real number within limits."""
-
     def parse(text: str) -> Any:
         try:
             value = kind(text)
@@ -84,7 +79,7 @@ def _number(kind: type, require: Callable[..., Any], what: str = "it", **limits:
 
 
 def each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[float]]]:
-    """A value of each worker in turn, the last one of all that follow: ``10Gbit/s*3,1Gbit/s``, of so many workers."""
+    """Values by worker, the last one for all that follow (``10Gbit/s*3,1Gbit/s``), as a function of their number."""
     counted = _number(int, require_count, "count", most=LARGEST)
 
     def parse_each(text: str) -> Callable[[int], list[float]]:
@@ -121,8 +116,6 @@ def _or_none(parse: Callable[[str], float]) -> Callable[[str], float]:
     return lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse(text)
 
 
-_positive = _number(float, require_number, positive=True)
-
 BANDWIDTH = Parsed("bandwidth", parse_bandwidth)
 DURATION = Parsed("duration", parse_duration)
 DURATION_OR_NONE = Parsed("duration", _or_none(parse_duration))
@@ -132,14 +125,12 @@ COUNT = Parsed("count", _number(int, require_count, most=LARGEST))
 DATASET_SIZE = Parsed("count", _number(int, require_count, most=MOST_EXAMPLES))
 RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
 SEED = Parsed("seed", _number(int, require_seed))
-POSITIVE = Parsed("number", _positive)
+POSITIVE = Parsed("number", _number(float, require_number, positive=True))
 SHARE = Parsed("share", _number(float, require_share))
 INNER_SHARE = Parsed("share", _number(float, require_share, open_ended=True))
 
 FILE = click.Path(dir_okay=False)
-
-#: What a picture's name may end in.
-PICTURES = FORMATS
+PROFILE = click.argument("profile", type=click.Path())
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -155,14 +146,14 @@ def option(flags: str, type: Any, help: str = "", **settings: Any) -> Decorator:
 def one_of(
     flag: str, names: Sequence[str], help: str = "", called: Mapping[str, str] | None = None, **settings: Any
 ) -> Decorator:
-    """An option that takes one of several names, which stand in its usage, or in its help where they are many."""
+    """An option of several names, listed in its usage, or in its help where they are long."""
     many = len("|".join(names)) > LONGEST_USAGE
     words = " ".join(filter(None, [help, f"One of {', '.join(names)}." if many else ""]))
     return option(flag, OneOf(names, called), words, metavar="NAME" if many else None, **settings)
 
 
 def together(*options: Decorator) -> Decorator:
-    """Options that go together, as one decorator; help lists them in this order."""
+    """Several options as one decorator; help lists them in this order."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -172,14 +163,9 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-format_option = click.option(
-    "--format", "output_format", type=OneOf(["table", "json", "csv"]), default="table", show_default=True
-)
+format_option = one_of("--format output_format", ["table", "json", "csv"], default="table", show_default=True)
 
-
-PROFILE = click.argument("profile", type=click.Path())
-
-#: Other words for names, and what an option is unless given.
+#: Synonyms of names, and defaults.
 CALLED = {"strategy": {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ddp": "all-reduce"}}
 UNLESS_GIVEN = {"strategy": "as recorded; of throughputs alone async-ps", "form": "links"}
 
@@ -199,7 +185,6 @@ def asking(name: str) -> Decorator:
 
 
 def options(*groups: str) -> Decorator:
-    """Options of groups of a scenario's fields."""
     return together(*(asking(name) for group in groups for name in of_group(group)))
 
 
@@ -240,19 +225,19 @@ GOALS = together(
 )
 
 
-def asked(options: dict[str, Any], workers: int) -> dict[str, Any]:
-    """The options that were given, with values of each worker as lists for so many."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return given | {name: given[name](workers) for name in ("worker_speeds", "worker_bandwidth") if name in given}
+def specified(options: dict[str, Any], workers: int) -> dict[str, Any]:
+    """The options that have a value, those by worker as lists."""
+    known = {name: value for name, value in options.items() if value is not None}
+    return known | {name: known[name](workers) for name in ("worker_speeds", "worker_bandwidth") if name in known}
 
 
-#: Columns where nobody says how wide the terminal is.
+#: Of an unknown terminal.
 COLUMNS = 80
 
 
 @dataclass(frozen=True, repr=False)
 class Table(Result):
-    """Rows that a command puts together itself; what its JSON holds and its table shows instead, and its caption."""
+    """A command's own rows; ``document`` and ``shown`` replace them in JSON and in the printed table."""
 
     rows: Rows
     document: dict[str, Any] | None = None
@@ -274,7 +259,6 @@ class Table(Result):
 
 
 def show(result: Result, output_format: str) -> None:
-    """Print a result to standard output."""
     if output_format == "json":
         click.echo(result.to_json())
     elif output_format == "csv":
@@ -288,11 +272,11 @@ def show(result: Result, output_format: str) -> None:
 
 
 def show_profile(profile: Profile, output_format: str) -> None:
-    """Print what was recorded, field by field; the steps themselves are in the profile."""
+    """Print the recorded fields, without the steps."""
     whole = {"name": profile.job.name, "batch_size": profile.job.batch_size, "fields": profile.summary()}
     show(profile if output_format == "table" else Table(profile.summary(), whole), output_format)
 
 
 def watched() -> bool:
-    """Whether somebody sees a progress bar on standard error."""
+    """Whether a progress bar can be seen on standard error."""
     return sys.stderr.isatty()

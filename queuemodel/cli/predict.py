@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..base.checks import require_writable
-from ..base.drawing import save_figure
+from ..base.drawing import FORMATS, save_figure
 from ..base.errors import ModelError
 from ..base.results import Result
 from ..curves.curve import next_measurement
@@ -24,7 +24,7 @@ from . import options as ask
 
 
 def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile]]:
-    """What was measured, and besides; the options that say so are taken away."""
+    """The data, and what was measured besides; their options are removed."""
     data = load(options.pop("profile"))
     return data, measured_besides(data, options.pop("throughputs"), options.pop("measured"))
 
@@ -32,12 +32,12 @@ def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile
 def question_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `PREDICTION` as arguments of `predict`."""
     data, besides = measured_of(options)
-    given = ask.asked(options, max(options["workers"]))
-    return {"data": data, "throughputs": besides, "progress": ask.watched(), **given}
+    known = ask.specified(options, max(options["workers"]))
+    return {"data": data, "throughputs": besides, "progress": ask.watched(), **known}
 
 
 def require_batch_size(question: dict[str, Any]) -> None:
-    """Refuse to count examples where nobody told how many a step has."""
+    """Refuse to count examples if a step's number of them is unknown."""
     data = question["data"]
     if "batch_size" not in question and isinstance(data, list) and isinstance(data[0], Throughput):
         raise click.UsageError("--batch-size: throughputs alone do not tell how many examples a step has; give it")
@@ -97,7 +97,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
       queuemodel predict throughputs.csv --strategy all-reduce --workers 1:16
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
     """
-    require_writable(plot, suffixes=ask.PICTURES)
+    require_writable(plot, suffixes=FORMATS)
     curve = predict(**question_of(options))
     if plot is not None:
         save_figure(curve.plot(), plot)
@@ -187,5 +187,5 @@ def report_command(output: str, shown: int | None, output_format: str, **options
     curve.report(output, profile=profile, workers=shown, **goal)
     if output_format != "table":
         ask.show(curve, output_format)
-    said = "; ".join(filter(None, [curve.assumption, f"{output}: open it in a browser"]))
-    click.echo(said, err=output_format != "table")
+    remarks = filter(None, [curve.assumption, f"{output}: open it in a browser"])
+    click.echo("; ".join(remarks), err=output_format != "table")

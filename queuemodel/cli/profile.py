@@ -1,4 +1,4 @@
-"""``queuemodel profile`` and ``queuemodel serve``: a training run, and servers for it elsewhere."""
+"""Profiles: recorded live, imported from traces, packaged; and servers of live runs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,7 @@ from ..base.errors import DataError
 from ..models.predict import predict
 from ..profile.examples import copy_examples, example_files
 from ..profile.profile import Profile
-from .options import (
-    BANDWIDTH,
-    COUNT,
-    DATASET_SIZE,
-    DURATION,
-    FILE,
-    NETWORK,
-    SIZE,
-    OneOf,
-    Table,
-    format_option,
-    one_of,
-    show,
-    show_profile,
-    watched,
-)
-
-__all__ = ["demo_command", "examples_command", "import_trace_command", "profile_command", "serve_command"]
+from . import options as ask
 
 SERVERS, RANKS = "async-ps", "all-reduce"
 
@@ -48,36 +31,32 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 
 @click.command()
 @click.argument("model")
-@click.option("--framework", type=OneOf(["tensorflow", "torch"]), default="tensorflow", show_default=True,
-              help="Which one trains.")  # fmt: skip
-@click.option("--strategy", type=OneOf([SERVERS, RANKS]),
-              help="A parameter server and a worker, or ranks.  [default: async-ps; torch: all-reduce]")  # fmt: skip
-@click.option("--ranks", type=int, help="All-reduce: train 1, 2 and so on up to these.  [default: 2]")
-@click.option("--steps", type=int, help="To trace: one record each.  [default: 50; all-reduce: 12]")
-@click.option("--warmup", type=int, help="Steps before, not recorded.  [default: 10; all-reduce: 5]")
-@click.option("--untraced-steps", type=int, help="To time without tracing.  [default: as many as --steps]")
-@click.option("--noise-steps", type=int, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
-@click.option("--style", type=OneOf(["graph", "strategy"]),
-              help="A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
+@ask.one_of("--framework", ["tensorflow", "torch"], "Which one trains.", default="tensorflow", show_default=True)
+@ask.one_of("--strategy", [SERVERS, RANKS],
+            "A parameter server and a worker, or ranks.  [default: async-ps; torch: all-reduce]")  # fmt: skip
+@ask.option("--ranks", int, help="All-reduce: train 1, 2 and so on up to these.  [default: 2]")
+@ask.option("--steps", int, help="To trace: one record each.  [default: 50; all-reduce: 12]")
+@ask.option("--warmup", int, help="Steps before, not recorded.  [default: 10; all-reduce: 5]")
+@ask.option("--untraced-steps", int, help="To time without tracing.  [default: as many as --steps]")
+@ask.option("--noise-steps", int, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
+@ask.one_of("--style", ["graph", "strategy"],
+            "A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
 @click.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
 @click.option("--master", metavar="HOST:PORT", help="PyTorch: where rank 0 waits for those on other machines.")
-@click.option("--rank", type=int, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
-@click.option("--time-limit", type=DURATION, default="10min", show_default=True, help="For everything.")
-@click.option("--batch-size", type=int, help="TensorFlow: examples per step.  [default: the data set's]")
+@ask.option("--rank", int, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
+@ask.option("--time-limit", ask.DURATION, default="10min", show_default=True, help="For everything.")
+@ask.option("--batch-size", int, help="TensorFlow: examples per step.  [default: the data set's]")
 @click.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
-@click.option("-o", "--output", type=FILE, default="profile.json", show_default=True)
-@format_option
+@ask.option("-o --output", ask.FILE, default="profile.json", show_default=True)
+@ask.format_option
 def profile_command(
     model: str,
     framework: str,
     strategy: str | None,
     output: str,
     output_format: str,
-    time_limit: float,
-    traces: str | None,
-    progress: bool | None,
     **settings: Any,
 ) -> None:
     """Train MODEL for a short while on this machine, or on several, and record where its time goes.
@@ -102,24 +81,22 @@ def profile_command(
     chosen = (framework, strategy or (RANKS if framework == "torch" else SERVERS))
     if chosen not in BACKENDS:
         raise DataError(f"--strategy: {strategy} is not for --framework {framework}; leave it out")
-    backend = BACKENDS[chosen]
-    given = {name: value for name, value in settings.items() if value is not None}
-    if wrong := sorted(given.keys() - {field.name for field in fields(backend)}):
+    backend, run = BACKENDS[chosen], {name: settings.pop(name) for name in ("time_limit", "traces", "progress")}
+    known = {name: value for name, value in settings.items() if value is not None}
+    if wrong := sorted(known.keys() - {field.name for field in fields(backend)}):
         kind = f"--framework {framework}" + (f" --strategy {strategy}" if strategy else "")
         raise DataError(f"--{wrong[0].replace('_', '-')}: not for {kind}; leave it out")
-    recorded = recorded_live(
-        backend(model, **given), time_limit=time_limit, output=output, traces=traces, progress=progress
-    )
+    recorded = recorded_live(backend(model, **known), output=output, **run)
     if recorded is None:
         click.echo("rank 0 has what this rank recorded, and writes the profile")
         return
-    show_profile(recorded, output_format)
-    for remark in [*_remarks(recorded, noise=given.get("noise_steps") != 0), f"wrote {output}"]:
+    ask.show_profile(recorded, output_format)
+    for remark in [*_remarks(recorded, noise=known.get("noise_steps") != 0), f"wrote {output}"]:
         click.echo(remark, err=output_format != "table")
 
 
 def recorded_live(backend: Backend, **settings: Any) -> Profile | None:
-    """What a run records; a signal ends the command with the status that tells it."""
+    """Profile; a signal ends the command with the status by which a shell knows it."""
     try:
         return profile_live(backend, **settings)
     except Interrupted as interrupt:
@@ -128,7 +105,7 @@ def recorded_live(backend: Backend, **settings: Any) -> Profile | None:
 
 
 def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
-    """What to know of the run besides its profile: what tracing cost, and the noise of gradients."""
+    """What tracing cost, and the noise of gradients."""
     for untraced in profile.throughputs:
         ranks, plain = untraced.workers, untraced.workers / untraced.steps_per_second
         times = [one.round_time for one in profile.rounds if one.ranks == ranks] or profile.values("step_time")
@@ -171,15 +148,15 @@ FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 
 @click.command()
 @click.argument("folders", type=click.Path(), nargs=-1, required=True, metavar="FOLDER...")
-@click.option("--batch-size", type=COUNT, required=True, help="Examples per step; traces do not tell.")
-@click.option("-o", "--output", type=FILE, required=True, help="The profile to write.")
+@ask.option("--batch-size", ask.COUNT, required=True, help="Examples per step; traces do not tell.")
+@ask.option("-o --output", ask.FILE, required=True, help="The profile to write.")
 @click.option("--name", default="", help="Of the job.")
-@click.option("--bandwidth", type=BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
-@NETWORK
-@click.option("--parameter-bytes", type=SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
-@click.option("--workers", type=COUNT, show_default="those in the traces", help="That trained meanwhile.")
-@click.option("--dataset-size", type=DATASET_SIZE, help="Examples per epoch.")
-@format_option
+@ask.option("--bandwidth", ask.BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
+@ask.NETWORK
+@ask.option("--parameter-bytes", ask.SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
+@ask.option("--workers", ask.COUNT, show_default="those in the traces", help="That trained meanwhile.")
+@ask.option("--dataset-size", ask.DATASET_SIZE, help="Examples per epoch.")
+@ask.format_option
 def import_trace_command(
     folders: tuple[str, ...],
     output: str,
@@ -202,15 +179,14 @@ def import_trace_command(
     """
     require_writable(output, suffixes=JSON)
     whole = None if parameter_bytes is None else round(parameter_bytes)
-    servers: dict[str, object] = {"--workers": workers}
-    job["progress"] = watched()
+    job["progress"] = ask.watched()
     for folder in folders:
         _require_traces(Path(folder))
     if any(_holds(folder, pytorch.SUFFIXES) for folder in folders):
-        _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
+        _refuse({"--parameter-bytes": whole, "--workers": workers}, "PyTorch's traces")
         profile = pytorch.read_pytorch(folders, **job)
     elif any(tensorflow.is_mirrored(folder) for folder in folders):
-        _refuse(servers, "traces of data-parallel training")
+        _refuse({"--workers": workers}, "traces of data-parallel training")
         profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **job)
     else:
         if len(folders) > 1:
@@ -224,11 +200,11 @@ def import_trace_command(
             raise DataError(f"{folders[0]}: traces stand below it; give each run's folder: {' '.join(map(str, below))}")
         profile = tensorflow.read_tensorflow(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
-    show_profile(profile, output_format)
+    ask.show_profile(profile, output_format)
 
 
 def _require_traces(folder: Path) -> None:
-    """Say what to do with a file instead of its folder, and with names that do not tell whose they are."""
+    """Refuse a file instead of its folder, and JSON by another name."""
     if folder.is_file():
         raise DataError(f"{folder}: a file; give the folder that holds the files of the run")
     if not _holds(folder, pattern="**/*") and (others := sorted(folder.glob("*.json*"))):
@@ -242,33 +218,28 @@ def _holds(folder: str | Path, suffixes: tuple[str, ...] = FILES, *, pattern: st
     return any(path.name.endswith(suffixes) for path in Path(folder).glob(pattern))
 
 
-def _refuse(given: dict[str, object], traces: str) -> None:
-    if wrong := [name for name, value in given.items() if value is not None]:
+def _refuse(options: dict[str, object], traces: str) -> None:
+    if wrong := [name for name, value in options.items() if value is not None]:
         raise DataError(f"{wrong[0]}: {traces} tell that themselves, or need it not; leave it out")
 
 
-#: By framework, what trains, what it trains unless told, and how many steps it records.
+#: By framework: backend, default model, number of recorded steps.
 DEMOS = {
     "tensorflow": (tensorflow.ParameterServer, "cnn", 40),
     "torch": (pytorch.DataParallel, "queuemodel.adapters.pytorch.examples:mlp", 12),
 }
 
-#: Numbers of workers that the table shows; the picture has all.
+#: Numbers of workers in the table; the picture has all.
 SHOWN = (1, 2, 4, 8, 16, 32)
 
 
 @click.command()
-@one_of(
-    "--framework",
-    list(DEMOS),
-    "A parameter server and a worker, or data-parallel ranks.",
-    default="tensorflow",
-    show_default=True,
-)
+@ask.one_of("--framework", list(DEMOS), "A parameter server and a worker, or data-parallel ranks.",
+            default="tensorflow", show_default=True)  # fmt: skip
 @click.option("--model", help="A built-in model (TensorFlow), or package.module:function.  [default: cnn; torch: mlp]")
 @click.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
 @click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
-@format_option
+@ask.format_option
 def demo_command(framework: str, model: str | None, steps: int | None, output: str, output_format: str) -> None:
     """Profile a small model on this machine, and predict 1 to 32 workers.
 
@@ -291,17 +262,17 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
     require_writable(picture)
     profile = recorded_live(backend(model or usual, steps=steps or count), output=recorded)
     assert profile is not None  # all ranks are here
-    curve = predict(profile, workers=range(1, 33), progress=watched())
+    curve = predict(profile, workers=range(1, 33), progress=ask.watched())
     save_figure(curve.plot(), picture)
     wrote = f"wrote {recorded} and {picture}"
     if output_format == "table":
-        show_profile(profile, output_format)
+        ask.show_profile(profile, output_format)
         click.echo("")
         rows = [row for row in curve.shown_rows() if row["workers"] in SHOWN]
-        show(Table(rows, digits=curve.digits, says=curve.caption()), output_format)
+        ask.show(ask.Table(rows, digits=curve.digits, says=curve.caption()), output_format)
         click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")
     else:
-        show(curve, output_format)
+        ask.show(curve, output_format)
         click.echo(wrote, err=True)
 
 

@@ -8,27 +8,11 @@ from typing import Any
 import click
 
 from ..base.checks import JSON, require_writable
-from ..base.drawing import save_figure
-from .options import (
-    COUNT,
-    DURATION,
-    DURATION_OR_NONE,
-    FILE,
-    PICTURES,
-    POSITIVE,
-    SEED,
-    SHARE,
-    Decorator,
-    Table,
-    format_option,
-    one_of,
-    show,
-    together,
-    watched,
-)
+from ..base.drawing import FORMATS, save_figure
+from . import options as ask
 
 POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for several."
-#: What says nothing without another.
+#: Options without effect unless another is set.
 NEEDS = {
     "checkpoint_seconds": "mean_time_to_failure",
     "nodes_per_machine": "spread_speed",
@@ -37,32 +21,30 @@ NEEDS = {
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
-def cluster_options(restart_seconds: str) -> Decorator:
-    """What the cluster does to its jobs, with the usual time that a restart takes."""
-    return together(
-        click.option("--restart-seconds", type=DURATION_OR_NONE, default=restart_seconds, show_default=True,
-                     help="Like 30s: without progress after each change of an allocation."),
-        click.option("--start-seconds", type=DURATION_OR_NONE, default="0", show_default=True,
-                     help="The same at a job's first start."),
-        click.option("--mean-time-to-failure", type=DURATION, help="Of one node, like 30d; none fails unless given."),
-        click.option("--checkpoint-seconds", type=DURATION,
-                     help="Between checkpoints: a failed job goes back to its last, or to its start."),
-        click.option("--nodes-per-machine", type=COUNT, help="Nodes stand in machines of so many."),
-        click.option("--spread-speed", type=POSITIVE,
-                     help="Relative speed of a job on more machines than it needs, 0 to 1."),
+def cluster_options(restart_seconds: str) -> ask.Decorator:
+    return ask.together(
+        ask.option("--restart-seconds", ask.DURATION_OR_NONE, default=restart_seconds, show_default=True,
+                   help="Like 30s: without progress after each change of an allocation."),
+        ask.option("--start-seconds", ask.DURATION_OR_NONE, "The same at a job's first start.", default="0",
+                   show_default=True),
+        ask.option("--mean-time-to-failure", ask.DURATION, "Of one node, like 30d; none fails unless given."),
+        ask.option("--checkpoint-seconds", ask.DURATION,
+                   "Between checkpoints: a failed job goes back to its last, or to its start."),
+        ask.option("--nodes-per-machine", ask.COUNT, "Nodes stand in machines of so many."),
+        ask.option("--spread-speed", ask.POSITIVE, "Relative speed of a job on more machines than it needs, 0 to 1."),
     )  # fmt: skip
 
 
 @click.command()
-@click.option("--workload", type=FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
-@click.option("--nodes", "count", type=COUNT, required=True, help="Of the cluster.")
+@ask.option("--workload", ask.FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
+@ask.option("--nodes count", ask.COUNT, required=True, help="Of the cluster.")
 @click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
-@click.option("--warmup", type=SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
-@click.option("--seed", type=SEED, default=0, show_default=True)
-@format_option
+@ask.option("--warmup", ask.SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
+@ask.option("--seed", ask.SEED, default=0, show_default=True)
+@ask.format_option
 @click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
-@click.option("--plot", type=FILE, help="Draw nodes over time (one policy) or response times (several).")
+@ask.option("--plot", ask.FILE, help="Draw nodes over time (one policy) or response times (several).")
 def schedule_command(workload: str, output_format: str, records: bool, plot: str | None, **options: Any) -> None:
     """Run a stream of jobs under one or more policies, and compare them.
 
@@ -72,7 +54,7 @@ def schedule_command(workload: str, output_format: str, records: bool, plot: str
       queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced \\
         --mean-time-to-failure 30d --checkpoint-seconds 10min --plot nodes.png
     """
-    require_writable(plot, suffixes=PICTURES)
+    require_writable(plot, suffixes=FORMATS)
     from tqdm import tqdm
 
     from ..models.instances import curve_of
@@ -82,9 +64,9 @@ def schedule_command(workload: str, output_format: str, records: bool, plot: str
     named = {text: policy_named(text) for text in options.pop("policies")}
     nodes = Nodes(count, **_effective(options))
     jobs = read_workload(workload, nodes=count, predicted=curve_of)
-    settings["history"] = plot is not None and len(named) == 1
+    settings["history"] = plot is not None and len(named) == 1  # for `plot_nodes`
     schedules: dict[str, Schedule] = {}
-    with tqdm(total=len(named) * len(jobs), unit="job", disable=not watched(), leave=False) as bar:
+    with tqdm(total=len(named) * len(jobs), unit="job", disable=not ask.watched(), leave=False) as bar:
         for text, policy in named.items():
             before = len(schedules) * len(jobs)
 
@@ -100,7 +82,7 @@ def schedule_command(workload: str, output_format: str, records: bool, plot: str
 
 
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:
-    """Print the figures of runs by the name of their policy, or the records of their jobs."""
+    """Print a summary by policy, or the jobs' records."""
     if records and output_format == "table":
         raise click.UsageError("--records goes with --format json or csv")
     rows = {name: schedule.to_rows() for name, schedule in schedules.items()}
@@ -108,25 +90,25 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
     table = [{"policy": name, **{key: entry[key] for key in _SHOWN}} for name, entry in entries.items()]
     whole = {name: entry | ({"records": rows[name]} if records else {}) for name, entry in entries.items()}
     every = [{"policy": name, **row} for name in rows for row in (rows[name] if records else [entries[name]])]
-    show(Table(every, {"nodes": nodes, "policies": whole}, table, digits=6), output_format)
+    ask.show(ask.Table(every, {"nodes": nodes, "policies": whole}, table, digits=6), output_format)
 
 
 @click.command("schedule-study")
 @click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
-@click.option("--load", "loads", type=POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
-@one_of("--kinds", ["example", "measured"], "Of job.", default="example", show_default=True)
-@click.option("--nodes", "count", type=COUNT, default=64, show_default=True)
-@click.option("--jobs", type=COUNT, default=500, show_default=True, help="Per replication.")
-@click.option("--replications", type=COUNT, default=5, show_default=True)
-@one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
+@ask.option("--load loads", ask.POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
+@ask.one_of("--kinds", ["example", "measured"], "Of job.", default="example", show_default=True)
+@ask.option("--nodes count", ask.COUNT, default=64, show_default=True)
+@ask.option("--jobs", ask.COUNT, default=500, show_default=True, help="Per replication.")
+@ask.option("--replications", ask.COUNT, default=5, show_default=True)
+@ask.one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
 @cluster_options(restart_seconds="30s")
-@click.option("--warmup", type=SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
-@click.option("--seed", type=SEED, default=0, show_default=True)
-@click.option("--workers", "n_jobs", type=int, default=1, show_default=True, help="Processes; -1: all cores.")
+@ask.option("--warmup", ask.SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
+@ask.option("--seed", ask.SEED, default=0, show_default=True)
+@ask.option("--workers n_jobs", int, default=1, show_default=True, help="Processes; -1: all cores.")
 @click.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
-@click.option("--output", type=FILE, help="Write every run as JSON.")
-@click.option("--plot", type=FILE, help="Draw response time against load.")
-@format_option
+@ask.option("--output", ask.FILE, help="Write every run as JSON.")
+@ask.option("--plot", ask.FILE, help="Draw response time against load.")
+@ask.format_option
 def schedule_study_command(output: str | None, plot: str | None, output_format: str, **options: Any) -> None:
     """Compare policies over load, on random streams of example kinds of job, or of the package's measured ones.
 
@@ -134,7 +116,7 @@ def schedule_study_command(output: str | None, plot: str | None, output_format: 
     Example:
       queuemodel schedule-study --policy equi --policy rank-priced --load 0.8
     """
-    require_writable(plot, suffixes=PICTURES)
+    require_writable(plot, suffixes=FORMATS)
     require_writable(output, suffixes=JSON)
     from ..scheduling import Nodes, Stream, example_kinds, measured_kinds, plot_sweep, policy_named, sweep
 
@@ -143,7 +125,8 @@ def schedule_study_command(output: str | None, plot: str | None, output_format: 
     kinds = (measured_kinds if options.pop("kinds") == "measured" else example_kinds)(most=count)
     stream = Stream(kinds, nodes=count, jobs=options.pop("jobs"), arrivals=options.pop("arrivals"))
     runs = {name: options.pop(name) for name in ("replications", "seed", "warmup", "n_jobs", "backend")}
-    study = sweep(stream, policies, loads=loads, nodes=Nodes(count, **_effective(options)), progress=watched(), **runs)
+    nodes = Nodes(count, **_effective(options))
+    study = sweep(stream, policies, loads=loads, nodes=nodes, progress=ask.watched(), **runs)
     if not study.runs:
         raise click.Abort
     if output:
@@ -151,17 +134,16 @@ def schedule_study_command(output: str | None, plot: str | None, output_format: 
     if plot:
         save_figure(plot_sweep(study), plot)
     shown = study.table("mean_response_time", "efficiency", "mean_restarts")
-    show(Table(study.to_rows(), study.to_dict(), shown, says=study.caption()), output_format)
+    ask.show(ask.Table(study.to_rows(), study.to_dict(), shown, says=study.caption()), output_format)
     if not study.complete:
         click.echo(f"queuemodel: interrupted; {len(study.runs)} runs had ended", err=True)
         raise click.exceptions.Exit(130)
 
 
 def _effective(options: dict[str, Any]) -> dict[str, Any]:
-    """What is asked of the nodes; an option without effect is refused."""
-    asked = {name: value for name, value in options.items() if value is not None}
+    """The specified options of the nodes (refuses one without effect)."""
     for name, needed in NEEDS.items():
-        if name in asked and needed not in asked:
+        if options[name] is not None and options[needed] is None:
             option, other = (f"--{text.replace('_', '-')}" for text in (name, needed))
             raise click.UsageError(f"{option} is without effect unless {other} is given too")
-    return asked
+    return {name: value for name, value in options.items() if value is not None}

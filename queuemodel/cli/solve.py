@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from ..base.checks import JSON, require_writable
-from ..base.drawing import save_figure
+from ..base.drawing import FORMATS, save_figure
 from ..base.errors import DataError, ModelError
 from ..models.predict import load, simulate
 from ..models.simulated_rounds import SimulatedRounds
@@ -91,9 +91,9 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
       queuemodel simulate profile.json --workers 8 --strategy sync-ps
       queuemodel simulate ddp.json --workers 8 --scheme horovod --plot round.png
     """
-    require_writable(plot, suffixes=ask.PICTURES)
+    require_writable(plot, suffixes=FORMATS)
     require_writable(trace, suffixes=JSON)
-    given = ask.asked(options, options["workers"])
+    known = ask.specified(options, options["workers"])
     recorded = load(profile)
     if not isinstance(recorded, Profile):
         raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
@@ -103,8 +103,8 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
                 "--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations"
             )
         if trace:
-            given["trace_steps"] = min(SHOWN, options["steps"])
-    run = simulate(recorded, progress=ask.watched(), **given)
+            known["trace_steps"] = min(SHOWN, options["steps"])
+    run = simulate(recorded, progress=ask.watched(), **known)
     if trace:
         run.chrome_trace(trace)
     if plot and isinstance(run, SimulatedRounds):

@@ -1,7 +1,4 @@
-"""Data-parallel PyTorch: `traces` of ``torch.profiler``, and `live` runs, in whose processes only it is loaded.
-
-`examples` shows what a live run trains.
-"""
+"""Data-parallel PyTorch: traces of ``torch.profiler``, and live runs, which load it in their processes."""
 
 from .live import DataParallel
 from .traces import SUFFIXES, read_pytorch

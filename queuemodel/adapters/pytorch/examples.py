@@ -1,4 +1,4 @@
-"""What `queuemodel profile --framework torch` can be tried with, and how such a function looks."""
+"""A model for a first `queuemodel profile --framework torch`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Live runs of data-parallel PyTorch: rank 0 trains first, then two ranks and more train together over gloo.
-
-PyTorch is loaded in the ranks' processes only.
-"""
+"""Live runs of data-parallel PyTorch, which is loaded in the ranks' processes only."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from ...base.checks import require_count
 from ...base.errors import DataError, ProfilingError
 from ...profile.profile import Profile
 from ..live import RanksBackend, Run
-from ..processes import blaming, imported, interface_to, own_addresses, split_address
+from ..processes import Say, blaming, imported, interface_to, own_addresses, split_address
 from .traces import read_pytorch
 
 FILE = "rank{}.pt.trace.json.gz"
@@ -33,9 +30,9 @@ class DataParallel(RanksBackend):
     The model's function returns ``(module, step)``: a `torch.nn.Module`, and a function that trains its argument, the
     module, on one batch (loss, backward pass, optimizer) and returns the batch's number of examples. Of one rank, of
     two and so on up to ``ranks``, ``steps`` are traced, after ``warmup`` (two at least, since the first ones fill the
-    buckets anew) and before ``untraced_steps``. Rank 0 waits at ``master``, a ``HOST:PORT``, for the
-    others, and decides for all; this machine is ``rank``, or runs all of them where neither is given. The others send
-    what they recorded to rank 0. No noise scale is recorded where all ranks train on the same examples.
+    buckets anew) and before ``untraced_steps``. Rank 0 waits at ``master``, a ``HOST:PORT``, for the others, decides
+    for all and collects the traces; this machine is ``rank``, or by default runs all ranks. No noise scale is recorded
+    where all ranks train on the same examples.
     """
 
     framework = "torch"
@@ -47,8 +44,8 @@ class DataParallel(RanksBackend):
         if self.master is None and self.rank is None:
             return
         if self.master is None or self.rank is None:
-            given, missing = ("rank", "master") if self.master is None else ("master", "rank")
-            raise DataError(f"{given}: give {missing} too, or neither to train all ranks here")
+            known, missing = ("rank", "master") if self.master is None else ("master", "rank")
+            raise DataError(f"{known}: give {missing} too, or neither to train all ranks here")
         split_address(self.master, where="master")
         if require_count(self.rank, "rank", least=0, error=DataError) >= self.ranks:
             raise DataError(f"rank: {self.rank} is not among {self.ranks} ranks, which begin at 0; give more ranks")
@@ -70,14 +67,14 @@ class DataParallel(RanksBackend):
         return read_pytorch(self.folders(run), batch_size=run.job["batch_size"], name=self.model)
 
     def _environment(self, master: str) -> dict[str, str]:
-        """Gloo's own guess at the interface is often wrong; ranks on one machine share its processors."""
+        """Gloo's guess at the interface is often wrong; ranks on one machine share its processors."""
         threads = str(max(1, len(os.sched_getaffinity(0)) // len(self.here))) if len(self.here) > 1 else None
         found = {"OMP_NUM_THREADS": threads, "GLOO_SOCKET_IFNAME": interface_to(master)}
         return {name: value for name, value in found.items() if value and name not in os.environ}
 
 
-def train_rank(settings: dict[str, Any], say: Callable[..., None]) -> None:
-    """One rank of a live run, with each number of ranks in which it takes part."""
+def train_rank(settings: dict[str, Any], say: Say) -> None:
+    """One rank of a live run, with each number of ranks that includes it."""
     import torch
     from torch import distributed
 
@@ -110,7 +107,7 @@ def train_rank(settings: dict[str, Any], say: Callable[..., None]) -> None:
 
 
 def _store(settings: dict[str, Any]) -> Any:
-    """The store by which the ranks find each other, and rank 0's settings; refuses a rank that it does not wait for."""
+    """The ranks' rendezvous; takes over rank 0's settings, and refuses a rank that it does not wait for."""
     from torch import distributed
 
     host, port = split_address(settings["master"], where="master")
@@ -130,7 +127,7 @@ def _left(settings: dict[str, Any]) -> timedelta:
     return timedelta(seconds=max(1.0, settings["until"] - time.monotonic()))
 
 
-def _collect(own: Path, rank: int, ranks: int, say: Callable[..., None]) -> None:
+def _collect(own: Path, rank: int, ranks: int, say: Say) -> None:
     """Bring the traces of all ranks to rank 0."""
     from torch import distributed
 
@@ -142,8 +139,8 @@ def _collect(own: Path, rank: int, ranks: int, say: Callable[..., None]) -> None
     distributed.barrier()  # nobody leaves before all has arrived
 
 
-def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]]:
-    """The module, and a function that trains it for a step of some kind; there are no other ranks yet."""
+def _build(name: str, say: Say) -> tuple[Any, Callable[..., int]]:
+    """The module, and a function that trains it for a step of some kind."""
     import torch
 
     torch.manual_seed(1)
@@ -176,16 +173,13 @@ def _build(name: str, say: Callable[..., None]) -> tuple[Any, Callable[..., int]
     return result[0], train
 
 
-def _record(
-    module: Any, train: Callable[[Any, str], int], path: Path, settings: dict[str, Any], say: Callable[..., None]
-) -> int:
-    """Train, write the trace of the steps after the warm-up, time others, and return the examples of each."""
+def _record(module: Any, train: Callable[[Any, str], int], path: Path, settings: dict[str, Any], say: Say) -> int:
+    """Warm up, trace steps, time untraced ones, and return the examples of each."""
     import torch
     from torch import distributed
     from torch.profiler import ProfilerActivity, profile, schedule
 
     def finish_started() -> None:
-        """An accelerator computes beside the program."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
@@ -213,7 +207,7 @@ def _record(
 
 
 def _gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) -> list[dict[str, Any]]:
-    """Train so many steps, and return `GradientNorms` of each as plain values, the same on every rank."""
+    """Fields of `GradientNorms` of each step, the same on every rank."""
     import torch
     from torch import distributed
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -235,7 +229,7 @@ def _gradient_norms(wrapped: Any, train: Callable[[Any], object], steps: int) ->
 
         return allreduce_hook(ranks, bucket).then(reduced)
 
-    # which the module then keeps: it sees every bucket, whatever the optimizer does with the gradients
+    # it sees every bucket, whatever the optimizer does with the gradients
     wrapped.register_comm_hook(None, lambda _, bucket: noted(bucket))
     for _ in range(steps):
         own.append([])

@@ -1,8 +1,4 @@
-"""TensorFlow: readers of what it recorded, which need protobuf only, and `live` runs.
-
-`traces` reads parameter servers' files and `mirrored` data-parallel ranks', by the messages of `protos`. TensorFlow is
-loaded only in the processes of live runs: `session` and `strategies` train `models`.
-"""
+"""TensorFlow: readers of its recordings, which need protobuf only, and live runs, which load it in their processes."""
 
 from .live import Mirrored, ParameterServer, run_server
 from .mirrored import is_mirrored, read_mirrored

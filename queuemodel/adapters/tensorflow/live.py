@@ -1,4 +1,4 @@
-"""Live runs of TensorFlow: on a parameter server and a worker, here or elsewhere, or on mirrored ranks; and servers."""
+"""Live runs of TensorFlow: a parameter server and a worker, here or elsewhere, or mirrored ranks; and servers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from ...base.checks import extra, require_choice
 from ...base.errors import DataError, ProfilingError
 from ...profile.profile import Profile
 from ..live import Backend, RanksBackend, Run
-from ..processes import own_addresses, split_address
+from ..processes import Say, own_addresses, split_address
 from .mirrored import read_mirrored
 from .traces import read_tensorflow
 
 BUILT_IN = ("mlp", "cnn", "embedding", "transformer")  # models, in `models`
 TRAINERS = {"graph": "session:train_session", "strategy": "strategies:train_on_servers"}
-
 JOBS = {"ps": "parameter server", "worker": "worker"}
-
 ANSWER_LIMIT = 10.0  # seconds for a server elsewhere to answer
 WATCH = 2.0  # the same, once it has answered
 
@@ -40,7 +38,7 @@ class ParameterServer(Backend):
     slows them: their rate becomes the profile's throughput of one worker. ``style`` is a TensorFlow 1 session, or
     TensorFlow 2's `ParameterServerStrategy`. ``ps`` and ``worker`` are ``HOST:PORT`` of servers that already run
     (``queuemodel serve``); without them, those of the environment's ``TF_CONFIG`` if set, else both are started here.
-    ``batch_size`` is the data set's own unless given.
+    ``batch_size`` is by default the data set's own.
     """
 
     steps: int = 50
@@ -61,7 +59,7 @@ class ParameterServer(Backend):
 
     @property
     def elsewhere(self) -> dict[str, str]:
-        """Addresses of servers that run already; empty where they are started here."""
+        """Addresses of servers that run already, if any."""
         return {job: address for job in JOBS if (address := getattr(self, job))}
 
     def require(self, time_limit: float) -> None:
@@ -138,9 +136,9 @@ class Mirrored(RanksBackend):
 
 
 def child_environment(*, gpu: bool) -> dict[str, str]:
-    """What is added to the environment of processes that load TensorFlow, with or without the accelerators."""
+    """Environment variables of processes that load TensorFlow, with or without the accelerators."""
     environment = {
-        "TF_CONFIG": "{}",  # the servers are those that the settings name
+        "TF_CONFIG": "{}",  # the settings name the servers
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         "KERAS_BACKEND": "tensorflow",
     }
@@ -152,7 +150,7 @@ def child_environment(*, gpu: bool) -> dict[str, str]:
 
 
 def is_here(address: str) -> bool:
-    """Whether ``HOST:PORT`` is this machine's: only its own addresses can be listened at."""
+    """Whether ``HOST:PORT`` is this machine's: it can listen only at its own addresses."""
     host = split_address(address, where="address")[0].strip("[]")
     try:
         family, *_, socket_address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
@@ -164,7 +162,7 @@ def is_here(address: str) -> bool:
 
 
 def servers_elsewhere(ps: str | None, worker: str | None) -> dict[str, str]:
-    """Addresses of servers that already run, also as the environment's TF_CONFIG names them; empty: start them here."""
+    """Addresses of servers that already run, also of the environment's TF_CONFIG; empty: start them here."""
     if ps is None and worker is None:
         text = os.environ.get("TF_CONFIG", "").strip()
         if not text:
@@ -182,8 +180,8 @@ def servers_elsewhere(ps: str | None, worker: str | None) -> dict[str, str]:
             )
         ps, worker = cluster["ps"][0], cluster["worker"][0]
     if ps is None or worker is None:
-        missing, given = ("ps", "worker") if ps is None else ("worker", "ps")
-        raise DataError(f"{missing}: give both ps and worker, or neither to start them here; got only {given}")
+        missing, known = ("ps", "worker") if ps is None else ("worker", "ps")
+        raise DataError(f"{missing}: give both ps and worker, or neither to start them here; got only {known}")
     for where, address in (("ps", ps), ("worker", worker)):
         split_address(address, where=where)
     if ps == worker:
@@ -196,7 +194,7 @@ class _TFConfig(msgspec.Struct):
 
 
 def require_answer(job: str, address: str, *, seconds: float) -> None:
-    """Refuse to start with a server that nobody answers for (raises ProfilingError)."""
+    """Wait for a server (raises `ProfilingError`)."""
     host, port = split_address(address, where=job)
     deadline = time.monotonic() + seconds
     while True:
@@ -212,13 +210,16 @@ def require_answer(job: str, address: str, *, seconds: float) -> None:
         time.sleep(0.25)
 
 
-def serve_job(settings: dict[str, Any], say: Callable[..., None]) -> None:
-    """Be a server of a live run."""
+def serve_job(settings: dict[str, Any], say: Say) -> None:
     run_server(settings["job"], 0, {job: [settings[job]] for job in JOBS}, lambda: say(ready=True))
 
 
 def run_server(job: str, task: int, cluster: Mapping[str, list[str]], ready: Callable[[], None]) -> None:
-    """Run a TensorFlow server until the process is stopped; call ``ready`` when it listens (raises ProfilingError)."""
+    """Run a TensorFlow server until the process is stopped, and call ``ready`` when it listens.
+
+    ``cluster`` are the addresses of each job. Raises `DataError` for one that is not ``HOST:PORT``, and
+    `ProfilingError` where the server cannot listen.
+    """
     for name, addresses in cluster.items():
         for address in addresses:
             split_address(address, where=f"--{name}")

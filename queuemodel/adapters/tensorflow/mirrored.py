@@ -1,14 +1,13 @@
-"""Recordings of `MultiWorkerMirroredStrategy` to a profile: folders of ranks' files, each folder one run of the job.
+"""Recordings of `MultiWorkerMirroredStrategy` to a profile: folders of ranks' files, each folder one run of the job."""
 
-Found by experiment with TensorFlow 2.21 on CPUs, with the ring: a step is an event with ``step_num``, as
-`tf.profiler.experimental.Trace` marks it. A pack of gradients is one asynchronous ``CollectiveReduceV2``: `START` once
-its input is there, ``NAME:CollectiveReduceV2`` on a thread of its own while the ring runs, `DONE`. That has an
-``instance_key``, the same on all ranks, where names may differ; each step has others, in the same order. Packs go one
-after the other: where the Start of one follows the Done of another at once, it had to wait, and when it was ready is
-not recorded: when the last operation of the backward pass had ended before that Done, at the latest. `ALLOCATION` on
-the ring's thread is a buffer for a chunk (of 256 KiB and more): over all ranks they make the pack ``group_size - 1``
-times. `TAKEN` takes a batch; what is `AHEAD` within it, on its thread, was waited for.
-"""
+# Found by experiment with TensorFlow 2.21 on CPUs, with the ring: a step is an event with ``step_num``
+# (`tf.profiler.experimental.Trace`). A pack of gradients is one asynchronous ``CollectiveReduceV2``: `START` once its
+# input is there, ``NAME:CollectiveReduceV2`` on its own thread while the ring runs, `DONE`. Its ``instance_key`` is
+# the same on all ranks, where names may differ; each step has others, in the same order. Packs go one after the other:
+# where the Start of one follows the Done of another at once, it had to wait, and was ready when the last operation of
+# the backward pass had ended before that Done, at the latest. `ALLOCATION` on the ring's thread is a buffer for a chunk
+# (of 256 KiB and more): over all ranks they sum to ``group_size - 1`` packs. `TAKEN` takes a batch; `AHEAD` within it,
+# on its thread, is the wait for it.
 
 from __future__ import annotations
 
@@ -58,9 +57,9 @@ def read_mirrored(
 ) -> Profile:
     """Make a profile of data-parallel training from ``*.xplane.pb`` files, one for each rank, in or below a folder.
 
-    As `read_pytorch`; ranks are numbered in the order of the files' names. ``parameter_bytes``, of all
-    parameters together, is needed where packs of gradients are too small for their sizes to be recorded in any run of
-    as many packs. Such packs share what the others leave, in proportion to how long their reduction took.
+    As `read_pytorch`; ranks are numbered by file name. ``parameter_bytes``, of all parameters together, is needed where
+    the sizes of small packs of gradients are recorded in no run of as many packs. These share the rest of the bytes in
+    proportion to the time of their reduction.
     """
     require_parameter_bytes(parameter_bytes)
     recorded_runs = [_recordings(Path(folder), progress) for folder in folders]
@@ -80,19 +79,19 @@ def read_mirrored(
             f"{folders[-1]}: no all-reduce among two ranks or more; record MultiWorkerMirroredStrategy on two nodes"
         )
     size = parameter_bytes or sum(pack.bytes for pack in packs[-1])
-    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs[-1])}  # what is not recorded: more
+    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs[-1])}
     source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
     return recordings.profile_of_rounds(source, runs, job, unrecorded)
 
 
 class Reduction(NamedTuple):
-    """A pack's all-reduce: when it was ready at the latest, began and ended (ns), and the bytes of buffers for it."""
+    """A pack's all-reduce (moments in ns)."""
 
     key: int  # counts the step's reductions, the same on all ranks and in all steps
-    ready: int
+    ready: int  # at the latest
     begin: int
     end: int
-    buffers: int
+    buffers: int  # bytes
 
 
 class RankStep(NamedTuple):
@@ -105,7 +104,7 @@ class RankStep(NamedTuple):
     gradients: list[tuple[int, int]]  # bytes, and when computed
 
     def round(self, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
-        """In seconds, with the bytes of each reduction by its key."""
+        """In seconds; ``sizes``: bytes of the reductions, by key."""
         since = self.clock.since
         packs = [Bucket(sizes[r.key], since(r.ready), since(r.begin), since(r.end)) for r in self.reductions]
         return Round(
@@ -128,10 +127,9 @@ class RankRecording(NamedTuple):
 
 
 def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
-    """A file of each rank; the group's size stands in the file of one rank."""
     paths = recorded_files(folder, XPLANE)
     found = recordings.read_files(folder, paths, _read_recording, names="*.xplane.pb", progress=progress)
-    ranks = max(one.ranks for one in found)
+    ranks = max(one.ranks for one in found)  # only one rank's file has the group's size
     single = ranks == 1 and any(step.reductions for one in found for step in one.steps)
     if len(found) != ranks or single:
         known = "more" if single else str(ranks)
@@ -141,7 +139,7 @@ def _recordings(folder: Path, progress: bool) -> list[RankRecording]:
 
 
 def _reductions(run: Sequence[RankRecording]) -> tuple[dict[int, int], dict[int, int]]:
-    """The least time of each reduction, by its key, and the bytes of those whose buffers were recorded."""
+    """By key, the least time of each reduction, and the bytes of those with recorded buffers."""
     seen: dict[int, Counter[int]] = defaultdict(Counter)
     times: dict[int, list[int]] = defaultdict(list)
     for together in zip(*(one.steps for one in run), strict=False):
@@ -159,7 +157,7 @@ def _reductions(run: Sequence[RankRecording]) -> tuple[dict[int, int], dict[int,
 def _sizes(
     times: Mapping[int, int], recorded: Mapping[int, int], parameter_bytes: int | None, folder: object
 ) -> dict[int, int]:
-    """Bytes of each reduction, by its key: as recorded, of the others in proportion to their times."""
+    """Bytes of each reduction by key, of those without recorded ones in proportion to their times."""
     sizes = {key: recorded[key] for key in times if key in recorded}
     unknown = {key: took for key, took in times.items() if key not in sizes}
     if not unknown:
@@ -180,12 +178,11 @@ def _sizes(
 
 
 def gradients_file(path: Path) -> Path:
-    """Where a live run notes the bytes of gradients, by the operations that make them (JSON)."""
+    """A live run's file of the gradients' bytes, by operation (JSON)."""
     return path.with_name(path.name.partition(".")[0] + ".gradients.json")
 
 
 def _read_recording(path: Path) -> RankRecording:
-    """Read one rank's file (raises DataError)."""
     events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
     marks = [event for event in events if "step_num" in event.stats]
     if not marks:
@@ -226,7 +223,7 @@ def _named(name: str) -> bool:
 
 
 def _waits(events: Sequence[HostEvent]) -> list[Interval]:
-    """When the program waited for batches that are loaded ahead, of events in order of time."""
+    """When the program waited for its prefetched batches (events in order of time)."""
     taken: dict[int, int] = {}
     waits: list[Interval] = []
     for event in events:
@@ -249,7 +246,7 @@ def _noted(path: Path) -> dict[str, int]:
 def _parts(
     mark: HostEvent, events: Sequence[HostEvent], noted: Mapping[str, int], path: Path
 ) -> tuple[int, list[Reduction], list[tuple[int, int]]]:
-    """When a step was computed, its reductions, and its gradients."""
+    """When a step was computed, its reductions, and its gradients (bytes, moment)."""
     reduced = Counter(event.name for event in events if event.name.rpartition(":")[2] in REDUCE)
     if max(reduced.values(), default=0) > 1:
         raise DataError(
@@ -276,7 +273,7 @@ def _is_kernel(event: HostEvent) -> bool:
 
 
 def _of_step(events: Sequence[HostEvent], kernels: Sequence[int]) -> list[Reduction]:
-    """All-reduces in the order in which they were asked for; ``kernels``: when operations ended (increasing)."""
+    """All-reduces in the order of their requests; ``kernels``: when operations ended (increasing)."""
     begun: dict[str, list[int]] = defaultdict(list)
     ended: dict[str, list[int]] = defaultdict(list)
     ran: dict[str, list[HostEvent]] = defaultdict(list)
@@ -288,12 +285,12 @@ def _of_step(events: Sequence[HostEvent], kernels: Sequence[int]) -> list[Reduct
     whole = [together for name in begun for together in zip(begun[name], ended[name], ran[name], strict=False)]
     keys = sorted(thread.number("instance_key") for *_, thread in whole)
     found: list[Reduction] = []
-    for asked, done, thread in sorted(whole, key=lambda one: one[:2]):
-        before = max((one.end for one in found if one.end <= asked), default=0)
-        ready = asked
-        if 0 <= asked - before < AT_ONCE:
+    for start, done, thread in sorted(whole, key=lambda one: one[:2]):
+        before = max((one.end for one in found if one.end <= start), default=0)
+        ready = start
+        if 0 <= start - before < AT_ONCE:
             last = bisect_right(kernels, before)
-            ready = max(kernels[last - 1] if last else asked, found[-1].ready)
+            ready = max(kernels[last - 1] if last else start, found[-1].ready)
         buffers = sum(
             event.number("requested_bytes")
             for event in events

@@ -1,4 +1,4 @@
-"""What can be trained: the built-in models for a first try, and a user's own ``package.module:function``, checked."""
+"""Models of live runs: built-in ones, and a user's own ``package.module:function``, checked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _transformer() -> Built:
 def _classifier(
     shape: tuple[int, ...], parts: Sequence[Any], *, optimizer: str, batch_size: int, words: int | None = None
 ) -> Built:
-    """A model of these layers that tells ten classes apart, and random examples: numbers, or ``words``."""
+    """A classifier of these layers with ten classes, and random examples: numbers, or ``words``."""
     inputs = x = keras.Input(shape, dtype="float32" if words is None else "int32")
     for part in [*parts, layers.Dense(10)]:
         x = part(x)
@@ -79,20 +79,18 @@ class TrainingTask:
     dataset_size: int | None  # examples (in whole batches) of one epoch
 
     def job(self, name: str) -> dict[str, Any]:
-        """What the profile records of it."""
         sizes = [int(w.value.dtype.size) * int(w.shape.num_elements()) for w in self.model.weights]
         batches = {"batch_size": self.batch_size, "dataset_size": self.dataset_size}
         known = {"name": name, "parameter_bytes": sum(sizes), **batches}
         return {"framework_version": tf.__version__, "tensors": len(sizes), "known": known}
 
     def loss(self, batch: Any) -> Any:
-        """A batch's loss, in training."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
         y_pred = self.model(x, training=True)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=True)
 
     def gradients(self, batch: Any) -> tuple[Any, list[Any]]:
-        """A batch's loss, and its gradients by the trainable variables."""
+        """Loss, and its gradients by the trainable variables."""
         for part, first in zip(tf.nest.flatten(batch), tf.nest.flatten(self.batch), strict=True):
             part.set_shape(first.shape)  # all batches are of one size
         with tf.GradientTape() as tape:

@@ -1,7 +1,6 @@
-"""TensorFlow's files: the messages in which it records, as far as they are read here; only protobuf is needed.
+"""TensorFlow's recordings, read by protobuf only.
 
-Their fields have the names and numbers of TensorFlow's ``step_stats.proto`` and ``xplane.proto`` (2.16 to 2.21); the
-format keeps numbers for ever (Protocol Buffers, Updating A Message Type). What is not listed is passed over.
+`MESSAGES` has names and numbers of ``step_stats.proto`` and ``xplane.proto`` (2.16 to 2.21), which never change.
 """
 
 from __future__ import annotations
@@ -58,13 +57,12 @@ MESSAGES = {
 
 
 def require_parameter_bytes(size: int | None) -> None:
-    """Refuse what no model has (raises DataError)."""
     if size is not None:
         require_count(size, "parameter_bytes", most=MOST_BYTES, error=DataError)
 
 
 def recorded_files(folder: str | os.PathLike[str], kind: tuple[str, ...]) -> list[Path]:
-    """The `RUN_METADATA` files in a folder, or the `XPLANE` files in it and below it; hidden ones not."""
+    """The `RUN_METADATA` files in a folder, or the `XPLANE` files in and below it, without hidden ones."""
     paths = Path(folder).rglob("*") if kind == XPLANE else Path(folder).glob("*")
     paths = (p for p in paths if p.name.endswith(kind) and p.name.endswith(XPLANE) == (kind == XPLANE))
     visible = sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
@@ -75,7 +73,7 @@ def recorded_files(folder: str | os.PathLike[str], kind: tuple[str, ...]) -> lis
 
 
 def decode(name: str, path: Path) -> Any:
-    """The message that a file holds (raises DataError; without protobuf MissingDependencyError)."""
+    """A file's message (raises `DataError`, without protobuf `MissingDependencyError`)."""
     content = read_bytes(path)
     DecodeError = extra("google.protobuf.message", "traces", what=f"{path}: a trace of TensorFlow").DecodeError
     try:
@@ -100,13 +98,13 @@ def _classes() -> dict[str, Any]:
                 field.type, field.type_name = Field.TYPE_MESSAGE, f".read.{kind}"
             else:
                 field.type = Field.Type.Value(f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()  # of our own, beside TensorFlow's where that is loaded as well
+    pool = descriptor_pool.DescriptorPool()  # apart from TensorFlow's, which may be loaded too
     pool.AddSerializedFile(file.SerializeToString())
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"read.{name}")) for name in MESSAGES}
 
 
 class HostEvent(NamedTuple):
-    """What a thread did from ``start`` to ``end`` (ns since 1970)."""
+    """An event of a thread, from ``start`` to ``end`` (ns since 1970)."""
 
     start: int
     end: int
@@ -115,18 +113,18 @@ class HostEvent(NamedTuple):
     stats: dict[str, int | str]
 
     def text(self, key: str) -> str:
-        """A stat that is a text; "" where it is absent or something else."""
+        """A stat; "" if it is absent or no text."""
         value = self.stats.get(key)
         return value if isinstance(value, str) else ""
 
     def number(self, key: str) -> int:
-        """A stat that is a whole number; 0 where it is absent or something else."""
+        """A stat; 0 if it is absent or no whole number."""
         value = self.stats.get(key)
         return value if isinstance(value, int) else 0
 
 
 def read_events(path: Path, *, named: Callable[[str], object], marks: str = "") -> Iterator[HostEvent]:
-    """The host's kernels, events that are ``named`` so, and those with the stat ``marks`` (raises DataError)."""
+    """The host's kernels, its events with such names, and those with the stat ``marks`` (raises `DataError`)."""
     space, began = decode("XSpace", path), 0
     for plane in space.planes:
         stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
@@ -164,7 +162,7 @@ def _value(stat: Any, names: dict[int, str]) -> int | str:
 
 
 def read_run_metadata(path: Path) -> TracedStep:
-    """What `session.run` with FULL_TRACE recorded of one step on every task."""
+    """A step as `session.run` with FULL_TRACE records it (raises `DataError`)."""
     devices = decode("RunMetadata", path).step_stats.dev_stats
     if not any(device.node_stats for device in devices):
         raise DataError(f"{path}: no operations recorded; trace with RunOptions(trace_level=FULL_TRACE)")
@@ -200,13 +198,13 @@ def read_run_metadata(path: Path) -> TracedStep:
 
 
 def task_of(device: str) -> str:
-    """The task, such as ``"ps:0"``, of a device; "" where it is none's."""
+    """A device's task, such as ``"ps:0"``, or ""."""
     match = TASK.match(device)
     return f"{match['job']}:{match['task']}" if match else ""
 
 
 def _bytes(node: Any, received: re.Match[str]) -> int:
-    """Payload of a RecvTensor event: of its allocation or, also exact, of its label below 0.1 MB or 1 Gb/s."""
+    """Payload of a RecvTensor event, by its allocation or, exact below 0.1 MB or 1 Gb/s, by its label."""
     for output in node.output:
         return output.tensor_description.allocation_description.requested_bytes
     if received["unit"] == "B":

@@ -1,10 +1,8 @@
-"""The worker's process in graph style: a TensorFlow 1 session trains on a parameter server.
+"""The worker's process in graph style: a TensorFlow 1 session trains on a parameter server."""
 
-Keras 3 has no sessions. A model's training step is therefore traced twice, as functions: forward and backward as a
-function of the parameters' values (so that each is fetched once per step, also inside loops), and the optimizer's
-update as a function of the gradients. The two bodies are imported into one TensorFlow 1 graph, on the worker's and on
-the server's device.
-"""
+# Keras 3 has no sessions. A training step is therefore traced as two functions: forward and backward of the parameters'
+# values (so that each is fetched once per step, also inside loops), and the optimizer's update of the gradients. Their
+# bodies are imported into one TensorFlow 1 graph, on the worker's and on the server's device.
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...base.errors import ProfilingError
-from ..processes import cannot_write, stopping
+from ..processes import Say, cannot_write, stopping
 from .models import TrainingTask, load_task
 
 tf1 = tf.compat.v1
@@ -31,8 +29,8 @@ WORKER = "/job:worker/task:0"
 SERVER = "/job:ps/task:0/device:CPU:0"
 
 
-def train_session(settings: dict[str, Any], say: Callable[..., None]) -> object:
-    """Train as the worker that this process is, or on servers that already run."""
+def train_session(settings: dict[str, Any], say: Say) -> object:
+    """Train as the worker, or on servers that already run."""
     server, target = None, f"grpc://{settings['worker']}"
     if settings["own_server"]:
         cluster = {"ps": [settings["ps"]], "worker": [settings["worker"]]}
@@ -42,10 +40,8 @@ def train_session(settings: dict[str, Any], say: Callable[..., None]) -> object:
     task = load_task(settings["model"], batch_size=settings["batch_size"])
     say(job=task.job(settings["model"]))
     step = _build(task.model, tf.nest.map_structure(tf.type_spec_from_value, task.batch), container=settings["run"])
-    config = tf1.ConfigProto(
-        device_filters=["/job:ps/task:0", "/job:worker/task:0"],  # others of the cluster are none of our business
-        allow_soft_placement=True,
-    )
+    own = ["/job:ps/task:0", "/job:worker/task:0"]  # of the cluster
+    config = tf1.ConfigProto(device_filters=own, allow_soft_placement=True)
     say(doing="connecting")
     session = tf1.Session(target, graph=step.graph, config=config)
     for operation, placeholder, value in step.initializers:  # one at a time: a message holds at most 2 GB
@@ -58,9 +54,7 @@ def train_session(settings: dict[str, Any], say: Callable[..., None]) -> object:
     return session, server
 
 
-def _train(
-    session: Any, step: SessionGraph, task: TrainingTask, settings: dict[str, Any], say: Callable[..., None]
-) -> None:
+def _train(session: Any, step: SessionGraph, task: TrainingTask, settings: dict[str, Any], say: Say) -> None:
     """Warm up, then trace steps one after the other, then time untraced ones."""
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
     batches = iter(task.dataset)
@@ -95,8 +89,8 @@ def _until_stopped(count: int) -> Iterator[int]:
     return itertools.takewhile(lambda _: not stopping.is_set(), range(count))
 
 
-def _write(path: Path, metadata: Any, say: Callable[..., None]) -> None:
-    """Write a trace, whole or not at all."""
+def _write(path: Path, metadata: Any, say: Say) -> None:
+    """Whole or not at all."""
     content, partial = metadata.SerializeToString(), path.with_suffix(".partial")
     try:
         partial.write_bytes(content)
@@ -120,7 +114,7 @@ class SessionGraph:
 
 
 def _build(model: keras.Model, batch_spec: Any, *, container: str) -> SessionGraph:
-    """Put the training step of a compiled model into a graph; the batch is ``(x, y)`` or ``(x, y, sample_weight)``."""
+    """The training step of a compiled model; a batch is ``(x, y)`` or ``(x, y, sample_weight)``."""
     model.optimizer.build(model.trainable_variables)
     variables = list(model.variables)
     forward, changed = _trace_worker(model, variables, batch_spec)
@@ -129,8 +123,7 @@ def _build(model: keras.Model, batch_spec: Any, *, container: str) -> SessionGra
     first_values = [variable.value.numpy() for variable in stored]
     graph = tf.Graph()
     with graph.as_default(), graph.container(container):
-        handles = {}
-        initializers = []
+        handles, initializers = {}, []
         with tf.device(SERVER):
             for i, (variable, value) in enumerate(zip(stored, first_values, strict=True)):
                 dtype, name = variable.value.dtype, _name(variable, i)
@@ -164,11 +157,11 @@ def _build(model: keras.Model, batch_spec: Any, *, container: str) -> SessionGra
 
 
 def _trace_worker(model: keras.Model, variables: list, batch_spec: Any) -> tuple[Any, list[int]]:
-    """Trace loss, gradients and changed state (dropout's seeds, moving averages) as a function of values."""
+    """Loss, gradients and changed state (dropout's seeds, moving averages) as a function of values."""
     place = {id(v): i for i, v in enumerate(variables)}
     trainable = [place[id(v)] for v in model.trainable_variables]
     changed: list[int] = []
-    metrics = [(v, v.value.numpy()) for v in model.metrics_variables]  # of no use here: they keep their first values
+    metrics = [(v, v.value.numpy()) for v in model.metrics_variables]  # keep their first values
 
     def forward_backward(values: list[tf.Tensor], batch: Any) -> dict[str, Any]:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
@@ -190,7 +183,7 @@ def _trace_worker(model: keras.Model, variables: list, batch_spec: Any) -> tuple
 
 
 def _trace_update(model: keras.Model, gradients: list) -> Any:
-    """Trace the optimizer's update as a function of the gradients' components."""
+    """The optimizer's update as a function of the gradients' components."""
     trained = [(v, g) for v, g in zip(model.trainable_variables, gradients, strict=True) if g is not None]
     if not trained:
         raise ProfilingError(
@@ -223,7 +216,7 @@ def _name(variable: Any, index: int) -> str:
 def _imported(
     function: Any, inputs: list[tf.Tensor], handles: dict[int, tf.Tensor], name: str
 ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
-    """Import a traced function's body where we are; return its outputs and its side effects."""
+    """Import a traced function's body into the current graph; return its outputs and side effects."""
     body = function.graph
     definition = body.as_graph_def()
     returned = {tensor.op.name for tensor in body.outputs}

@@ -8,14 +8,14 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from ...base.errors import ProfilingError
-from ..processes import cannot_write, stopping
+from ..processes import Say, cannot_write, stopping
 from ..recordings import constant
 from .mirrored import gradients_file
 from .models import TrainingTask, load_task
@@ -28,8 +28,8 @@ FILE = "rank{}.xplane.pb"
 IDLE = constant("idle_before_stop")  # TensorFlow 2.21 crashes when recording ends amid events
 
 
-def train_on_servers(settings: dict[str, Any], say: Callable[..., None]) -> object:
-    """Coordinate a parameter server and a worker, which trace themselves."""
+def train_on_servers(settings: dict[str, Any], say: Say) -> object:
+    """Coordinate a parameter server and a worker that trace themselves."""
     say(doing="connecting")
     cluster = tf.train.ClusterSpec({"ps": [settings["ps"]], "worker": [settings["worker"]]})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
@@ -81,7 +81,7 @@ def train_on_servers(settings: dict[str, Any], say: Callable[..., None]) -> obje
 
 
 def _run_all(run: Callable[[int, str], float], count: int, kind: str) -> float:
-    """Run that many steps, a few at a time; return the seconds per step of the last ones."""
+    """Run steps, a few at a time; return the last ones' seconds per step."""
     seconds = 0.0
     for done in range(0, count, AHEAD):
         if not stopping.is_set():
@@ -90,7 +90,7 @@ def _run_all(run: Callable[[int, str], float], count: int, kind: str) -> float:
 
 
 def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: float) -> int:
-    """Train while both servers record themselves; return the steps done meanwhile."""
+    """Train while both servers record; return the number of steps."""
     servers = ",".join(f"grpc://{settings[job]}" for job in ("worker", "ps"))
     folder = Path(settings["traces"])
     partial = folder / ".partial"  # moved when whole
@@ -111,7 +111,7 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
         steps += time.perf_counter() < start + seconds
     try:
         partial.mkdir(exist_ok=True)
-        (partial / "probe").write_bytes(bytes(PROBE))  # of a full disk TensorFlow says nothing
+        (partial / "probe").write_bytes(bytes(PROBE))  # TensorFlow does not report a full disk
         if failed:
             raise ProfilingError(f"the servers could not be traced: {str(failed[0]).splitlines()[0][:300]}")
         for path in partial.rglob("*.pb"):
@@ -125,12 +125,11 @@ def _trace(run: Callable[[int, str], float], settings: dict[str, Any], seconds: 
     return max(steps, 1)
 
 
-def train_mirrored(settings: dict[str, Any], say: Callable[..., None]) -> object:
+def train_mirrored(settings: dict[str, Any], say: Say) -> object:
     """One rank of `MultiWorkerMirroredStrategy`."""
     rank, traces = settings["rank"], Path(settings["traces"])
-    os.environ["TF_CONFIG"] = json.dumps(
-        {"cluster": {"worker": settings["addresses"]}, "task": {"type": "worker", "index": rank}}
-    )
+    own = {"type": "worker", "index": rank}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": settings["addresses"]}, "task": own})
     say(doing="connecting the ranks")
     communication = tf.distribute.experimental
     ring = communication.CommunicationOptions(implementation=communication.CommunicationImplementation.RING)
@@ -147,7 +146,7 @@ def train_mirrored(settings: dict[str, Any], say: Callable[..., None]) -> object
         task.model.optimizer.build(task.model.trainable_variables)
     _record(task, strategy, ranks, traces / f"trace_n{ranks}" / FILE.format(rank), settings, say)
     say(done=True)
-    stopping.wait()  # who leaves now cuts off what the other has still to receive; the parent ends all
+    stopping.wait()  # an end now cuts off what other ranks have still to receive; the parent ends all
     return strategy, task
 
 
@@ -160,10 +159,8 @@ def _all_reduce_once(strategy: Any) -> None:
     tf.function(lambda: strategy.run(one))()
 
 
-def _record(
-    task: TrainingTask, strategy: Any, ranks: int, path: Path, settings: dict[str, Any], say: Callable[..., None]
-) -> None:
-    """Train, write the recording of the steps after the warm-up, and time others."""
+def _record(task: TrainingTask, strategy: Any, ranks: int, path: Path, settings: dict[str, Any], say: Say) -> None:
+    """Warm up, record steps, time untraced ones and measure gradient noise."""
     model, batches = task.model, iter(task.dataset)
     noted: Counter[str] = Counter()  # bytes of the gradients, by the operations that make them
 
@@ -210,16 +207,14 @@ def _record(
 
 
 def _maker(operation: Any) -> str:
-    """The operation behind those that TensorFlow leaves out when it optimizes."""
+    """The operation before those that TensorFlow optimizes away."""
     while operation.type in ("Reshape", "Identity"):
         operation = operation.inputs[0].op
     return str(operation.name)
 
 
-def _gradient_norms(
-    strategy: Any, task: TrainingTask, batches: Iterator[Any], steps: int, say: Callable[..., None]
-) -> list[dict[str, Any]]:
-    """`GradientNorms` of so many steps as plain values, the same on every rank; parameters stay where they are."""
+def _gradient_norms(strategy: Any, task: TrainingTask, batches: Any, steps: int, say: Say) -> list[dict[str, Any]]:
+    """Fields of `GradientNorms` of steps without updates, the same on every rank."""
 
     def measure(batch: Any) -> Any:
         context = tf.distribute.get_replica_context()

@@ -1,9 +1,8 @@
-"""Traces of parameter servers to a `Profile`: a session's `RunMetadata`, or ``*.xplane.pb`` of `tf.profiler`.
+"""Traces of parameter servers to a `Profile`: a session's `RunMetadata`, or ``*.xplane.pb`` of `tf.profiler`."""
 
-What the latter holds (docs/explanation/phases, xplane) was found by experiment with TensorFlow 2.21. Besides: what runs
-on a thread lies within an ``ExecutorState::Process`` whose ``id`` is the step's; ``MemoryAllocation`` without ``tf_op``
-just before a Done on the same thread is the received tensor's buffer, of its exact size.
-"""
+# The latter (docs/explanation/phases, xplane), found by experiment with TensorFlow 2.21: a thread's events lie within
+# an ``ExecutorState::Process`` whose ``id`` is the step's; ``MemoryAllocation`` without ``tf_op`` just before a Done on
+# the same thread is the received tensor's buffer, of its exact size.
 
 from __future__ import annotations
 
@@ -31,9 +30,8 @@ MOST_INPUT = constant("most_input")
 SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
 NODE = re.compile(r"(?P<tensor>.+)(?P<mark>_S|/_)(?P<number>\d+)")  # of a Send or Recv
 READS = ("ReadVariableOp", "Identity")  # send a parameter as it is
-
 FOLDED = "ConstantFolding"  # waits for a tensor without using its values
-CONTROL = re.compile(  # say "done" or "go" and carry nothing
+CONTROL = re.compile(  # carry nothing
     r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+|(.*/)?(LoopCond|LoopExecuted|loop_body_control)/_\d+"
 )
 SMALL = 2**18 - 1  # bytes: TensorFlow records how much was allocated from 256 KiB on
@@ -53,10 +51,10 @@ def read_tensorflow(
     """Read recorded traces of one worker and its parameter servers, all of one job (raises DataError).
 
     The folder holds `RunMetadata` protos (``*.pb`` or ``*.pb.gz``, one per step), or is the log directory of
-    `tf.profiler` (``*.xplane.pb``, one per task, in it or below it). These lack the sizes of small tensors and need
-    ``parameter_bytes``, of all parameters together. ``workers`` trained while this one was traced; by default as many
-    as the traces show. What else traces do not record may be given by its name in `Job` or `Cluster`: ``name``,
-    ``dataset_size``, ``bandwidth``, ``congestion_control``, ``buffer``. Warns when steps wait for their data set.
+    `tf.profiler` (``*.xplane.pb``, one per task, in it or below it). The latter lack the sizes of small tensors and
+    need ``parameter_bytes``, of all parameters together. ``workers`` trained meanwhile; by default as many as the
+    traces show. Unrecorded fields of `Job` and `Cluster` are keywords: ``name``, ``dataset_size``, ``bandwidth``,
+    ``congestion_control``, ``buffer``. Warns when steps wait for their data set.
     """
     if not Path(folder).is_dir():
         raise DataError(f"{folder}: not a folder of traces")
@@ -121,7 +119,7 @@ class Send:
 def _read_xplane(
     folder: Path, paths: Sequence[Path], parameter_bytes: int | None, *, progress: bool
 ) -> list[TracedStep]:
-    """Read the files of a folder: one per task, of one or more recordings (a folder each)."""
+    """The steps of one or more recordings, each in a folder of its own, with a file of each task."""
     recordings: dict[Path, list[Path]] = defaultdict(list)
     for path in paths:
         recordings[path.parent].append(path)
@@ -136,7 +134,7 @@ def _read_xplane(
 
 
 class _Step:
-    """One step on all tasks that recorded; what servers send is known of other workers as well (``fetched``)."""
+    """One step on all recorded tasks; ``fetched``: tensors sent by servers, also to workers without a recording."""
 
     def __init__(self, parts: dict[str, TaskStep], tasks: Collection[str]) -> None:
         self.parts = parts
@@ -148,7 +146,7 @@ class _Step:
                 self.fetched[s.destination].add(s.tensor)
 
     def whole(self) -> bool:
-        """Whether every tensor sent has arrived, and every one that arrived was sent."""
+        """Whether the sent tensors are those that arrived."""
         received = {(name, task): len(times) for task, p in self.parts.items() for name, times in p.received.items()}
         return bool(self.sends) and Counter(s.key for s in self.sends) == received
 
@@ -157,7 +155,7 @@ class _Step:
 
 
 def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> list[TracedStep]:
-    """The training steps of one recording; none where only tasks recorded that sent nothing."""
+    """The training steps of one recording; none if no recorded task sent a tensor."""
     where = str(paths[0].parent)
     recordings: dict[str, TaskRecording] = {}
     for one in read_files(paths[0].parent, paths, TaskRecording, progress=progress):
@@ -202,17 +200,17 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
 
 
 def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
-    """Bytes of every tensor sent, as the receiver allocated them; of small ones that is not recorded.
+    """Bytes of every tensor sent, as the receiver allocated them, which is not recorded of small ones.
 
-    Fetched ones share the rest of the parameters' bytes equally; pushed ones, or rows that a server looks up, are as
-    large as these on average, a gradient being as large as its parameter.
+    Small fetched ones share the rest of the parameters' bytes equally; small pushed ones, or rows that a server looks
+    up, are as large as these on average, a gradient being as large as its parameter.
     """
     sizes: dict[Key, int | None] = {}
     sent: set[Key] = set()
     for s in sorted(step.sends, key=lambda s: (s.consumer.startswith(FOLDED), len(s.receiver), s.receiver)):
         if s.key not in sizes:
-            again = s.consumer.startswith(FOLDED) and (s.tensor, s.destination) in sent  # only says "done"
-            nothing = CONTROL.fullmatch(s.tensor) or s.ends == (True, True)  # servers send each other small change
+            again = s.consumer.startswith(FOLDED) and (s.tensor, s.destination) in sent  # a control message
+            nothing = CONTROL.fullmatch(s.tensor) or s.ends == (True, True)
             sizes[s.key] = 0 if again else allocated.get(s.key, 0 if nothing else None)
             sent.add((s.tensor, s.destination))
     unknown = sorted(key for key, size in sizes.items() if size is None)
@@ -261,7 +259,7 @@ def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
 def _in_order(
     operations: list[TracedOperation], arrivals: list[tuple[int, Send]], *, server: bool
 ) -> list[TracedOperation]:
-    """Operations with inputs: recorded tensors, and what had ended before (on servers since the first gradient)."""
+    """Operations with inputs: received tensors, or what had ended before (on servers since the first gradient)."""
     consumed: dict[str, list[str]] = defaultdict(list)
     for _, s in arrivals:
         consumed[s.consumer].append(f"{s.tensor}/_0")
@@ -286,7 +284,7 @@ def _in_order(
 
 @dataclass
 class TaskStep:
-    """One task's part of one step; when each Recv asked for its tensor, and when it had it (us), in order."""
+    """One task's part of one step; ``requested`` and ``received``: moments of each Recv (us), in order."""
 
     operations: list[TracedOperation] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
@@ -295,7 +293,7 @@ class TaskStep:
 
 
 class TaskRecording:
-    """What one task recorded: its steps, and the sizes that it allocated for received tensors."""
+    """One task's steps, and the sizes that it allocated for received tensors."""
 
     def __init__(self, path: Path) -> None:
         threads: dict[int, list[HostEvent]] = defaultdict(list)
@@ -316,7 +314,7 @@ class TaskRecording:
             self._done(event)
 
     def _thread(self, events: Iterable[HostEvent]) -> list[HostEvent]:
-        """Note what one thread did, in order of time; return the ends of asynchronous kernels."""
+        """Read one thread's events, in order of time; return the ends of asynchronous kernels."""
         processing, allocated = HostEvent(0, 0, 0, "", {}), 0
         done = []
         for event in events:
@@ -348,7 +346,7 @@ class TaskRecording:
             step.operations.append(TracedOperation(self.task, name, op, (), start, event.end // 1000))
 
     def _done(self, event: HostEvent) -> None:
-        """An asynchronous kernel has ended: a tensor has arrived, or an operation is over."""
+        """The end of an asynchronous kernel: a tensor arrives, or an operation ends."""
         number, name, kind = event.number("step_id"), event.text("name"), event.text("kernel_type")
         began, step = self._began[number, name], self.steps[number]
         start = began.pop() // 1000 if began else None
@@ -360,7 +358,7 @@ class TaskRecording:
 
 
 def _ends(event: HostEvent) -> tuple[str, str, str]:
-    """Source and destination of a Send ("" where they are no tasks), and the edge between them."""
+    """Source and destination of a Send ("" if no tasks), and the edge between them."""
     source, _, destination, edge, *_ = [*event.text("key").split(";"), "", "", "", ""]
     return task_of(source), task_of(destination), edge
 
