@@ -1,8 +1,6 @@
 """The question about a job: machines, network and way of training, where they differ from what was profiled.
 
-A field's metadata is all there is to say of it: the group of options that it belongs to, a line of help, and its
-`Kind`, which reads it from text, checks it, and names it in usages. The command line, refusals and the settings of a
-workload's jobs are made from that.
+Options, checks, refusals and the settings of a workload's jobs follow from the metadata of its fields.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ NETWORK_FORMS = ("links", "single")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: its name in usages, what refuses it, how a text becomes one, and its names where it has some."""
+    """A kind of value: its name in usages, its check, its reader of text, and its choices where it has some."""
 
     name: str
     check: Callable[[Any, str], Any]
@@ -63,7 +61,6 @@ class Kind:
         return values
 
     def one(self, value: Any, what: str) -> Any:
-        """A single value, likewise."""
         try:
             return self.check(self.read(value) if isinstance(value, str) else value, what)
         except DataError as error:
@@ -81,12 +78,10 @@ def number_in(text: str) -> Any:
 
 
 def count(most: int, least: int = 1) -> Kind:
-    """Whole numbers."""
     return Kind("count", partial(require_count, least=least, most=most), number_in)
 
 
 def choice(names: Iterable[str]) -> Kind:
-    """One of several names."""
     return Kind("name", partial(require_choice, choices=tuple(names)), names=tuple(names))
 
 
@@ -98,7 +93,7 @@ FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
 
 
 def seconds(largest: float) -> Kind:
-    """A short duration; 0, which needs no unit, is one."""
+    """A short duration; 0 needs no unit."""
     read: Callable[[str], Any] = lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse_latency(text)  # noqa: E731
     return Kind("duration", partial(require_number, unit="seconds", largest=largest), read)
 
@@ -201,7 +196,7 @@ class Scenario:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What is not as profiled, by name."""
+        """What differs from the profile, by name."""
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @property
@@ -222,11 +217,11 @@ class Scenario:
         return replace(self, **{name: None for name, value in own.items() if getattr(self, name) == value})
 
     def of(self, names: Iterable[str]) -> dict[str, Any]:
-        """What is asked of these."""
+        """The fields of these names that differ from the profile."""
         return {name: value for name, value in self.asked.items() if name in names}
 
     def and_also(self, **asked: Any) -> Scenario:
-        """This question with others: factors of the accelerator's speed multiply, everything else replaces."""
+        """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
         given = {name: value for name, value in asked.items() if value is not None and value is not False}
         if unknown := [name for name in given if name not in FIELDS]:
             raise ModelError(f"{unknown[0]} is nothing to ask for{nearest(unknown[0], FIELDS)}")
@@ -265,6 +260,6 @@ def of_group(group: str) -> tuple[str, ...]:
 
 
 def require_answered(asked: Iterable[str], answered: Iterable[str], what: str) -> None:
-    """Refuse what a model cannot be asked."""
+    """Refuse a change that a model does not know."""
     if unknown := next((name for name in asked if name not in answered), None):
         raise ModelError(f"{unknown} is no change {what}; ask for {', '.join(sorted(answered))}")

@@ -1,7 +1,6 @@
 """Ways of training on parameter servers: what a result, or a worker, waits for.
 
-A way is a row of `SYNCHRONIZATIONS`; a `Synchronization` is a row with its number. The models, the event loop of the
-simulation and the command line read the row, so that another way that these columns say is one more row.
+Models, event loop and command line read the rows of `SYNCHRONIZATIONS`, so that another way is one more row.
 """
 
 from __future__ import annotations

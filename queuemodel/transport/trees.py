@@ -15,8 +15,6 @@ from .collectives import (
     Algorithm,
     DoubleBinaryTree,
     HalvingDoubling,
-    Hierarchical,
-    InRacks,
     Link,
     ParameterServers,
     RecursiveDoubling,
