@@ -15,7 +15,6 @@ from ..base.errors import DataError, ModelError
 
 Kind = Literal["fetch", "compute", "push", "update"]
 KINDS = get_args(Kind)
-
 #: A step longer than this (an hour) is taken for microseconds.
 LONGEST_STEP = 3600.0
 #: More bytes than this are taken for a mistake; all below are exact as floating point numbers.

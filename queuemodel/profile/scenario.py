@@ -27,7 +27,6 @@ from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 MOST_SPEEDS = 2000
 #: Factors beyond which there is a typing mistake.
 LARGEST_FACTOR = 1e15
-
 STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
 #: The number that a way of training has, by its name.
 NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.number}

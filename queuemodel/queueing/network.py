@@ -18,7 +18,7 @@ from .stations import JobClass, PerClass, Station, number_array, number_of
 
 
 def _routing(routing: Any, K: int, classes: Sequence[str]) -> Any:
-    """Check the form of a routing among K stations; give it back with immutable matrices."""
+    """Check a routing among K stations, and make its matrices immutable."""
     if routing is None:
         return None
     if not isinstance(routing, Mapping):
@@ -48,7 +48,6 @@ def _matrix(value: Any, where: str, K: int) -> tuple[tuple[float, ...], ...]:
 
 
 def _reached(linked: np.ndarray, start: int) -> list[int]:
-    """What can be reached from there, itself included."""
     reached = wave = np.arange(len(linked)) == start
     while wave.any():
         wave = linked[wave].any(axis=0) & ~reached
@@ -152,10 +151,10 @@ class Network(Result):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "stations", _members(self.stations, Station, "stations", "station", "Station"))
+        put(self, "stations", _members(self.stations, Station, "stations", "station"))
         if not self.stations:
             raise ModelError("network: at least one station is needed, got none")
-        put(self, "classes", _members(self.classes, JobClass, "classes", "class", "JobClass"))
+        put(self, "classes", _members(self.classes, JobClass, "classes", "class"))
         put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
         if self.name != "":
             require_name(self.name, "network")
@@ -284,12 +283,8 @@ class Network(Result):
     @property
     def think_times(self) -> np.ndarray:
         """Seconds per cycle outside all stations, shape (1,), or (C,) with classes."""
-        return np.array(self._think_times)
-
-    @property
-    def _think_times(self) -> list[float]:
         own = [c.think_time for c in self.classes] or [None]
-        return [self.think_time if z is None else z for z in own]
+        return np.array([self.think_time if z is None else z for z in own])
 
     @property
     def populations(self) -> np.ndarray:
@@ -355,23 +350,21 @@ class Network(Result):
         return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
 
 
-def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[Any, ...]:
-    """The values as a tuple of ``kind`` with unique names."""
+def _members(values: Any, kind: type[Station | JobClass], what: str, one: str) -> tuple[Any, ...]:
+    """The values as a tuple with unique names."""
     if isinstance(values, (kind, str, bytes)) or not isinstance(values, Iterable):
-        raise ModelError(f"network: {what} must be a list of {shown}, got {values!r}")
-    found = tuple(values)
-    seen = set()
+        raise ModelError(f"network: {what} must be a list of {kind.__name__}, got {values!r}")
+    found, seen = tuple(values), set()
     for member in found:
         if not isinstance(member, kind):
-            raise ModelError(f"network: {what} must be {shown} values, got {member!r}")
-        if member.name in seen:  # type: ignore[attr-defined]
-            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")  # type: ignore[attr-defined]
-        seen.add(member.name)  # type: ignore[attr-defined]
+            raise ModelError(f"network: {what} must be {kind.__name__} values, got {member!r}")
+        if member.name in seen:
+            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")
+        seen.add(member.name)
     return found
 
 
 def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
-    """Refuse stations that name classes that the network does not have."""
     for s in stations:
         for what in ("service_time", "visit_ratio", "scv", "distribution"):
             value = getattr(s, what)
@@ -382,7 +375,7 @@ def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) 
 
 def _require_times(network: Network) -> None:
     """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle."""
-    visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network._think_times
+    visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network.think_times.tolist()
     for s, to_it in zip(network.stations, visits, strict=True):
         times = s.service_time
         if not isinstance(times, PerClass):

@@ -132,7 +132,7 @@ class Solution(Result):
 
     @property
     def _rated(self) -> np.ndarray:
-        """Stations whose utilization is how often somebody is there, shape (K,)."""
+        """Stations whose utilization is the probability that somebody is there, shape (K,)."""
         rated = np.array([s.rates is not None for s in self.network.stations])
         return rated if self.busy is None else rated & np.isfinite(self.busy[-1])
 

@@ -1,4 +1,4 @@
-"""Stations, kinds of customers, and service times of phase type: the time a small Markov chain takes to end."""
+"""Stations, kinds of customers, and service times of phase type: the absorption time of a small Markov chain."""
 
 from __future__ import annotations
 
@@ -123,13 +123,10 @@ def number_array(value: Any, what: str, kind: str = "an array of numbers") -> np
 
 #: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
 LONGEST_SERVICE = 7 * 24 * 3600.0
-
-#: And service more variable than this for a mistake too.
+#: More variable service is taken for a mistake.
 LARGEST_SCV = 1e6
-
 #: Processor sharing; first come, first served; last come, first served with preemption.
 DISCIPLINES = ("ps", "fcfs", "lifo-pr")
-
 #: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
 LARGEST_POPULATION = 10_000_000
 
@@ -218,7 +215,7 @@ class Station:
         return self.visit_ratio * self.service_time
 
     def distribution_of(self, job_class: str | None) -> PhaseType | None:
-        """The phase-type distribution given for a class, or None."""
+        """The phase-type distribution of a class, or None."""
         shapes = self.distribution
         return shapes.get(job_class) if isinstance(shapes, Mapping) else shapes  # type: ignore[arg-type]
 
@@ -237,7 +234,7 @@ class Station:
 
     @property
     def kind(self) -> str:
-        """What it is, in a few words."""
+        """Discipline, rates and servers in a few words."""
         if self.is_delay:
             return "delay"
         if self.rates is not None:
@@ -358,7 +355,6 @@ def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
 
 
 def require_servers(servers: Any, what: str) -> float:
-    """A whole number of servers, or infinity for a delay."""
     number = isinstance(servers, numbers.Real) and not isinstance(servers, bool)
     if number and (servers == math.inf or (1 <= servers <= 1_000_000 and servers == int(servers))):
         return math.inf if servers == math.inf else int(servers)

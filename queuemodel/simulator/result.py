@@ -49,8 +49,7 @@ class SimulatedRun(Result):
     _: KW_ONLY
     workers: int
     parameter_servers: int
-    #: Policy, strategy, seed, and the kind of network, with ``(assumed)`` where nobody told it (without one
-    #: where numbers say what it does)
+    #: Policy, strategy, seed, and the kind of network (``(assumed)`` where unknown; none where numbers specify it)
     settings: dict[str, Any]
     steps: int  # Simulated steps of all workers, transient included
     duration: float  # duration, warmup: Simulated seconds, and how many of them belong to the transient
@@ -196,19 +195,12 @@ class SimulatedRun(Result):
         )
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """A row per station."""
+        """One row per station."""
         return [{"station": name, "utilization": value} for name, value in self.utilization.items()]
 
 
 def chrome_trace(profile: Profile, workers: int, log: np.ndarray, log_times: np.ndarray) -> dict[str, Any]:
-    """
-    Logged operations as Chrome trace events; `log` and `log_times` are those of a `SimulatedRun`.
-
-    A process per worker, with lanes for its links, its processor and the servers. What overlaps (connections to several
-    servers, tensors that take turns on one) gets lanes of its own, since viewers drop events that overlap in a lane. A
-    transfer's event begins when its first byte is sent, and ``args.waited`` says how many seconds it had been queued
-    until then.
-    """
+    """A run's log as Chrome trace events: a process per worker, and lanes in which nothing overlaps."""
     order = [arrival_order(step.operations) for step in profile.steps]
     lanes: dict[tuple[int, str], list[int]] = {}  # per worker and kind, when each lane falls free (nanoseconds)
     events: list[dict[str, Any]] = []
@@ -220,12 +212,8 @@ def chrome_trace(profile: Profile, workers: int, log: np.ndarray, log_times: np.
         free = lanes.setdefault((w, operation.kind), [])
         lane = next((lane for lane, until in enumerate(free) if until <= begin), len(free))
         free[lane : lane + 1] = [end]
-        args = {
-            "step": number,
-            "bytes": operation.bytes,
-            "server": operation.server,
-            "waited": times[BEGIN] - times[READY],
-        }
+        waited = times[BEGIN] - times[READY]
+        args = {"step": number, "bytes": operation.bytes, "server": operation.server, "waited": waited}
         events.append(
             {"ph": "X", "pid": w, "tid": _lane(operation.kind, lane), "name": operation.name, "cat": operation.kind}
             | {"ts": begin / 1000, "dur": (end - begin) / 1000, "args": args}
@@ -245,18 +233,10 @@ def _lane(kind: str, lane: int) -> int:
 
 
 def mser5(values: np.ndarray) -> int:
-    """
-    How many of the first values belong to the transient, by MSER-5 (White, Cobb and Spratt, 2000).
+    """How many of the first values belong to the transient, by MSER-5 (White, Cobb and Spratt, 2000).
 
-    Values are averaged in fives; the cut is where the rest's variance over its squared length is least, and lies in
-    the first half.
-
-    Examples
-    --------
     >>> import numpy as np
-    >>> level = np.tile([1.0, 1.1, 0.9, 1.0, 1.0], 40)
-    >>> level[:30] += 3
-    >>> mser5(level)
+    >>> mser5(np.tile([1.0, 1.1, 0.9, 1.0, 1.0], 40) + 3.0 * (np.arange(200) < 30))
     30
     """
     fives = values[: len(values) // 5 * 5].reshape(-1, 5).mean(axis=1)
@@ -271,9 +251,7 @@ def mser5(values: np.ndarray) -> int:
 
 
 def batch_means(durations: np.ndarray, *, confidence: float, batches: int = 20) -> tuple[float, float, float]:
-    """
-    Rate at which intervals of these durations follow each other, with an interval from batch means.
-    """
+    """Rate at which intervals of these durations follow each other, with an interval from batch means."""
     from scipy.special import stdtrit
 
     rate = len(durations) / durations.sum()
@@ -291,11 +269,10 @@ TIMELINE_LANES = {"fetch": "transmit link", "compute": "worker", "push": "receiv
 
 
 def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """
-    Draw one recorded step; the links are the servers': they transmit parameters and receive gradients.
+    """Draw one recorded step; the links are the servers': they transmit parameters and receive gradients.
 
-    A recorded transfer's thin line begins when the tensor was asked for; its thick bar is the transmission itself, as
-    long as its bytes take at the estimated rate, ending at its arrival.
+    A recorded transfer's thin line begins with its request; its thick bar is the transmission itself, as long as its
+    bytes take at the estimated rate, ending at its arrival.
 
     Parameters
     ----------
@@ -304,7 +281,6 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     step : int
         Which of the recorded steps.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure without.
     **kwargs
         Passed to ``ax.barh``.
 

@@ -40,7 +40,6 @@ CONTROLS = {
 CONGESTION_CONTROLS = (*CONTROLS, "unknown")
 #: Linux's, unless it is configured.
 USUAL = "cubic"
-
 #: Arguments that say on what kind of network to simulate, whatever the machines.
 NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")
 
