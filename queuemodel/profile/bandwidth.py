@@ -18,7 +18,7 @@ LINK_EFFICIENCY = 0.95
 #: How many times as fast as its link a transfer may be recorded: busy times are some per cent off.
 FASTER = 1.5
 #: A link that one connection fills carries as much in every step: of 34 series on such links, over BBR's silences too,
-#: the median step had 0.95 of the best one's rate or more, and behind a policer 0.5 to 0.7. Fewer steps do not tell.
+#: the median step had 0.95 of the best one's rate or more, and behind a policer 0.5 to 0.7. Fewer do not show it.
 #: Less than half of the least retransmission timeout (seconds) is no matter of links.
 FILLED, SILENCE, LEAST_STEPS = 0.9, 0.1, 5
 #: The note on links that one connection does not fill.

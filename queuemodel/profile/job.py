@@ -145,8 +145,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     standard_error : float or None
         Of `steps_per_second`, where it is known better than from a minute's run.
     bandwidth : float or None
-        Nominal bytes per second of each host's link, where it was not as profiled; of throughputs alone, the same for
-        all.
+        Nominal bytes per second of each host's link, where it was not as profiled; without a profile, the same for all.
     """
 
     workers: int

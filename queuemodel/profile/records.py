@@ -32,7 +32,7 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     name : str
         Of the tensor or of the operation, unique within its step and kind.
     start, end : float
-        As recorded. A transfer's interval starts when it is asked for, so it contains waiting for other transfers.
+        As recorded. A transfer's interval starts with its request, so it contains waiting for other transfers.
     bytes : int
         Payload of a transfer, 0 otherwise.
     server : int

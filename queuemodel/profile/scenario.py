@@ -25,7 +25,7 @@ from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 
 #: More different workers than these take minutes.
 MOST_SPEEDS = 2000
-#: Factors beyond which there is a typing mistake.
+#: A larger factor is a typing mistake.
 LARGEST_FACTOR = 1e15
 STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
 #: The number that a way of training has, by its name.
@@ -219,20 +219,20 @@ class Scenario:
         """The fields of these names that differ from the profile."""
         return {name: value for name, value in self.asked.items() if name in names}
 
-    def and_also(self, **asked: Any) -> Scenario:
+    def and_also(self, **changes: Any) -> Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
-        given = {name: value for name, value in asked.items() if value is not None and value is not False}
-        if unknown := [name for name in given if name not in FIELDS]:
+        new = {name: value for name, value in changes.items() if value is not None and value is not False}
+        if unknown := [name for name in new if name not in FIELDS]:
             raise ModelError(f"{unknown[0]} is nothing to ask for{nearest(unknown[0], FIELDS)}")
-        if "accelerator_speed" in given and self.accelerator_speed is not None:
-            speed = self.accelerator_speed * POSITIVE(given["accelerator_speed"], "accelerator_speed")
-            given["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
-        if "shards" in given:
-            given = {"parameter_servers": None} | given
-        elif "parameter_servers" in given:
-            given["shards"] = None
+        if "accelerator_speed" in new and self.accelerator_speed is not None:
+            speed = self.accelerator_speed * POSITIVE(new["accelerator_speed"], "accelerator_speed")
+            new["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
+        if "shards" in new:
+            new = {"parameter_servers": None} | new
+        elif "parameter_servers" in new:
+            new["shards"] = None
         changed = copy(self)
-        changed._take(given)
+        changed._take(new)
         return changed
 
 
@@ -254,7 +254,6 @@ Scenario.__doc__ = f"{Scenario.__doc__}\n\n    Attributes\n    ----------\n" + "
 
 
 def of_group(group: str) -> tuple[str, ...]:
-    """Names of the fields of a group."""
     return tuple(name for name, one in FIELDS.items() if one.metadata["group"] == group)
 
 

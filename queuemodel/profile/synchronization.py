@@ -13,13 +13,11 @@ import numpy as np
 from ..base.checks import require_choice, require_count
 from ..base.errors import ModelError
 
-#: Results of a round or group beyond which there is a typing mistake.
+#: More results of a round or group are a typing mistake.
 MOST_RESULTS = 10_000
 
 
 class Waiting(NamedTuple):
-    """One way of training."""
-
     number: str = ""  # Field of a scenario that it has: k results, backup workers, or a staleness bound in steps
     gathers: bool = False  # Results are applied together, when enough are there; else each on its own
     drops: bool = False  # A round goes on without the slowest, whose results are dropped when they come
@@ -70,7 +68,7 @@ class Synchronization:
 
     @property
     def solvable(self) -> bool:
-        """Whether the closed network of the job says how fast it is: a barrier of all, or one for nobody."""
+        """Whether the job's closed network has a solution: a barrier of all workers, or none."""
         row = self.row
         return not (row.bounded or row.cuts or (row.gathers and not row.drops) or (row.drops and self.number))
 

@@ -16,7 +16,7 @@ from .job import Throughput
 from .profile import Profile
 
 #: Relative standard error of the throughput that n consecutive steps of one of several workers show, times the root of
-#: n: 0.36 over the testbed's traces among 2, 4 and 8 workers, since consecutive steps share their phase.
+#: n: 0.36 over the testbed's traces of 2, 4 and 8 workers, since consecutive steps share their phase.
 STEP_ERROR = 0.36
 #: Steps of synchronous training that grow less, while the workers double or more, are taken for rounds.
 LEAST_GROWTH = 1.1
@@ -56,12 +56,12 @@ def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
 
 def _throughput(row: Row) -> Throughput:
     workers, servers = row.count("workers"), row.count("parameter_servers", 1)
-    given = [column for column in SPEEDS if row.given(column)]
-    if len(given) != 1:
+    found = [column for column in SPEEDS if row.given(column)]
+    if len(found) != 1:
         columns = ", ".join(f"{column} ({meaning})" for column, meaning in MEANINGS.items())
-        raise DataError(f"{row.where}: give one of {columns}; got {' and '.join(given) or 'none'}")
-    value = row.number(given[0], positive=True)
-    speed = SPEEDS[given[0]](value, workers)
+        raise DataError(f"{row.where}: give one of {columns}; got {' and '.join(found) or 'none'}")
+    value = row.number(found[0], positive=True)
+    speed = SPEEDS[found[0]](value, workers)
     error = row.number("standard_error") * (speed / value) if row.given("standard_error") else None
     bandwidth = row.quantity("bandwidth", parse_bandwidth, largest=FASTEST_LINK)
     try:

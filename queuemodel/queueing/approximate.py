@@ -50,7 +50,7 @@ class ApproximateMVA:
 
 
 def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solution:
-    """The solution by one of `METHODS`; ``reason`` says why no exact solver was taken."""
+    """The solution by one of `METHODS`; ``reason``: why not an exact one."""
     model, name = _Model(low), METHODS[method]
     if method == "recursion":
         if not low.network.classes:
@@ -98,7 +98,7 @@ class _Model:
         self.curves = {k: s.speeds(int(low.N.sum())) for k, s in enumerate(stations) if s.rates is not None}
 
     def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
-        """R (K, C) where class c finds queues A (K, R, C) of class r, servers being busy with U (K, R, C) of it."""
+        """R (K, C), queues A and utilizations U (K, R, C) being those of class r that class c finds."""
         found = A.sum(axis=1)
         R = self.D * (1.0 + found)  # processor sharing
         if self.fcfs.any():

@@ -181,7 +181,7 @@ def saturation_population(network: Network) -> float:
     return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")
 
 
-#: States (numbers of customers at each stage) beyond which a request is refused.
+#: More states (numbers of customers at each stage) are refused.
 MOST_STATES = 500_000
 
 

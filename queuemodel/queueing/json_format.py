@@ -59,10 +59,10 @@ DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataErr
 def from_document(text: str | bytes) -> dict[str, Any]:
     """Arguments of a `Network` from its JSON form, or one of `DAMAGE`."""
     msgspec.json.decode(text, type=_Header)
-    given = msgspec.json.decode(text)
-    _require_known(given, _NetworkDocument.__struct_encode_fields__, "")
-    document = msgspec.convert(given, _NetworkDocument)
-    for i, route in enumerate(given.get("routing") or []):
+    plain = msgspec.json.decode(text)
+    _require_known(plain, _NetworkDocument.__struct_encode_fields__, "")
+    document = msgspec.convert(plain, _NetworkDocument)
+    for i, route in enumerate(plain.get("routing") or []):
         _require_known(route, _RouteDocument.__struct_encode_fields__, f"routing[{i}]: ")
     require_distinct_keys(text)
     if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
@@ -90,22 +90,22 @@ def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
         raise DataError(f"{where}: name is missing")
     if values.get("servers") == "inf":
         values["servers"] = math.inf
-    given = values.get("distribution")
-    if isinstance(given, dict):
+    shapes = values.get("distribution")
+    if isinstance(shapes, dict):
         try:
-            values["distribution"] = _shapes(given)
+            values["distribution"] = _shapes(shapes)
         except ModelError as error:
             raise ModelError(f"station {values['name']!r}: distribution: {error}") from None
     return kind(**values)
 
 
-def _shapes(given: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
-    if given.keys() == {"alpha", "T"}:
-        return PhaseType(given["alpha"], given["T"])
-    for name, shape in given.items():
+def _shapes(shapes: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
+    if shapes.keys() == {"alpha", "T"}:
+        return PhaseType(shapes["alpha"], shapes["T"])
+    for name, shape in shapes.items():
         if not isinstance(shape, dict) or shape.keys() != {"alpha", "T"}:
             raise ModelError(f"class {name!r}: alpha and T are needed, got {shape!r}")
-    return {name: PhaseType(shape["alpha"], shape["T"]) for name, shape in given.items()}
+    return {name: PhaseType(shape["alpha"], shape["T"]) for name, shape in shapes.items()}
 
 
 def _routing(routes: list[_RouteDocument] | None) -> Any:

@@ -128,11 +128,11 @@ def require_populations(network: Network, population: Any) -> int | tuple[int, .
             raise ModelError(f"population must name every class, {missing[0]!r} is missing")
         population = [population[c] for c in names]
     several = isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes)
-    given, most = list(population) if several else [population], LARGEST_POPULATION
-    if len(given) != len(names):
+    numbers, most = list(population) if several else [population], LARGEST_POPULATION
+    if len(numbers) != len(names):
         raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
     counts = [
-        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, given, strict=True)
+        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, numbers, strict=True)
     ]
     require_count(sum(counts), "population of all classes together", most=most)
     return tuple(counts)

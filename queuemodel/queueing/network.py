@@ -108,9 +108,9 @@ class Network(Result):
     stations : iterable of Station
         At least one; names are unique.
     classes : iterable of JobClass, default none
-        Without classes all customers are alike, and their number is given when solving.
+        Without classes all customers are alike, and `solve` takes their number.
     think_time : float, default 0
-        Seconds per cycle that a customer spends outside all stations (of classes that do not say their own).
+        Seconds per cycle that a customer spends outside all stations (of classes without their own).
     routing : matrix or mapping, optional
         Probabilities of going from one station (row) to another (column), instead of visit ratios: one matrix for
         everybody, ``{class: matrix}``, or ``{(from class, to class): matrix}`` where customers switch classes. A cycle
@@ -122,7 +122,7 @@ class Network(Result):
     Attributes
     ----------
     class_visit_ratios : ndarray, shape (K, C)
-        Visits per cycle; solved from the routing where one is given. C is 1 without classes, as for all *class_*.
+        Visits per cycle; solved from a routing. C is 1 without classes, as for all *class_*.
     chains : tuple of tuple of int
         Which classes (by index) customers switch between; a class that nobody leaves is a chain of its own.
 
@@ -130,7 +130,7 @@ class Network(Result):
     ------
     ModelError
         When there is no station, two share a name, a cycle would take no time at all, a class visits nothing, or
-        visit ratios are given beside a routing.
+        there are visit ratios beside a routing.
 
     Examples
     --------
@@ -233,7 +233,7 @@ class Network(Result):
 
     @property
     def reference_index(self) -> int:
-        """Where the reference station stands among the stations."""
+        """Index of the reference station."""
         return 0 if self.reference is None else self.names.index(self.reference)
 
     @property
@@ -272,7 +272,7 @@ class Network(Result):
 
     @property
     def visit_ratios(self) -> np.ndarray:
-        """Visits per cycle, shape (K,), or (K, C) with classes; solved from the routing where one is given."""
+        """Visits per cycle, shape (K,), or (K, C) with classes; solved from a routing."""
         return self.class_visit_ratios if self.classes else self.class_visit_ratios[:, 0]
 
     @property

@@ -26,7 +26,7 @@ class SimulationResult(Result):
     solution : Solution
     confidence : float
     throughput_interval : tuple of float
-        Lower and upper end for the throughput of all customers; NaN when the run was too short to tell.
+        Lower and upper end for the throughput of all customers; NaN when the run was too short.
     queue_length_interval : ndarray, shape (2, K)
         The same for the queue lengths.
     events : int
@@ -85,10 +85,10 @@ MOST_DEPARTURES = 10**12
 class Simulation:
     """Discrete-event simulation, compiled and replicated (Law, 2015).
 
-    Service: phase-type where a distribution is given; else by mean and scv: constant (0), gamma (below 1), exponential
+    Service: phase-type by a distribution; else by mean and scv: constant (0), gamma (below 1), exponential
     (1), hyperexponential with balanced means (above 1). Think times are exponential. Each replication begins with all
     customers at another place, and leaves its first fifth out. Approximate by nature; Student's interval over
-    replications says how much.
+    replications shows how much.
 
     While batches correlate, or a class came to one of its stations too rarely, replications are made twice as long.
     What is still too short at `most_departures` has no interval (NaN), and a `QueueModelWarning` says so.

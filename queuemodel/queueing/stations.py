@@ -140,7 +140,7 @@ class Station:
     name : str
         Unique within its network.
     service_time : float or mapping from class names
-        Mean seconds of service per visit; finite and >= 0. May be left out where ``distribution`` or ``rates`` say it.
+        Mean seconds of service per visit; finite and >= 0. Optional beside ``distribution`` or ``rates``.
     visit_ratio : float or mapping from class names, default 1
         Mean visits per cycle; finite and >= 0. A class that a mapping leaves out does not come here.
     servers : int or math.inf, default 1
@@ -221,8 +221,8 @@ class Station:
 
     def shape_of(self, job_class: str | None) -> PhaseType | None:
         """Its distribution, or one of its two moments; None where service takes no time."""
-        given, mean = self.distribution_of(job_class), self.time_of(job_class)
-        return PhaseType.from_moments(mean=mean, scv=self.scv_of(job_class)) if not given and mean > 0 else given
+        shape, mean = self.distribution_of(job_class), self.time_of(job_class)
+        return PhaseType.from_moments(mean=mean, scv=self.scv_of(job_class)) if not shape and mean > 0 else shape
 
     def scv_of(self, job_class: str | None) -> float:
         """Squared coefficient of variation of a class's service time."""
@@ -256,7 +256,7 @@ class Station:
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
         """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
 
-        Where the order says who waits (first come first served, several preempted servers), service must be
+        Where the order decides who waits (first come first served, several preempted servers), service must be
         exponential and the same for all; elsewhere it may be any.
         """
         ordered = self.discipline == "fcfs" or (self.discipline == "lifo-pr" and self.servers > 1)
@@ -275,7 +275,6 @@ class Station:
 
 
 def _take_distribution(station: Any, where: str) -> None:
-    """Check the distribution, and take the mean and scv from it."""
     shapes, put = station.distribution, object.__setattr__
     several = isinstance(shapes, Mapping)
     for value in shapes.values() if several else [shapes]:

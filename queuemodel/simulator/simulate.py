@@ -54,14 +54,13 @@ def cluster_rules(
         straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
         straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
         loaded_trip=require_number(network.loaded_trip, "simulate: loaded_trip", unit="seconds"),
-        unfairness=0.0 if network.window_kept else weights,  # windows alone are as unequal as plain connections
+        unfairness=0.0 if network.window_kept else weights,  # windows are unequal by themselves
         kept=require_share(network.window_kept, "simulate: window_kept"),
         resumed=RESUMED if network.window_kept <= 0.5 else 1.0,
     )
 
 
 def per_worker(name: str, values: Sequence[float], workers: int, *, largest: float = 1e9) -> np.ndarray:
-    """One number > 0 per worker, or a `ModelError`."""
     numbers = list(values)
     if len(numbers) != workers:
         raise ModelError(f"simulate: {name} must be {workers} numbers > 0, one per worker, got {values!r}")
@@ -95,7 +94,7 @@ def simulate_operations(
     Parameters
     ----------
     profile : Profile
-        With operations in its steps; they say how long computations and updates take and what waits for what.
+        With operations in its steps; for durations of computations and updates, and dependencies.
     workers : int
     steps : int
         Of each worker on average; of a synchronous run, rounds.

@@ -24,8 +24,6 @@ NOTHING = 1e-300
 
 
 class Control(NamedTuple):
-    """A congestion control."""
-
     window_kept: float = 0.0  # Share of its window that a connection keeps at a loss; 0: none, but a memory of its rate
     unfairness: float = _NUMBERS["unfairness"]  # Standard deviation of the logarithm of connections' shares
     fills: bool = True  # One connection fills a link, and gives way to losses
@@ -40,13 +38,13 @@ CONTROLS = {
 CONGESTION_CONTROLS = (*CONTROLS, "unknown")
 #: Linux's, unless it is configured.
 USUAL = "cubic"
-#: Arguments that say on what kind of network to simulate, whatever the machines.
+#: Arguments that specify the kind of network, whatever the machines.
 NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """One kind of network: its name (empty: given by numbers), and the settings of a simulation that it comes to."""
+    """One kind of network: its name (empty for plain numbers), and its settings of a simulation."""
 
     name: str
     loaded_trip: float  # Seconds of a round trip over a full link
@@ -132,7 +130,7 @@ class FewFlows:
             used = used + exactly * np.minimum(here * (np.maximum(1.0 / K, least) if K > 1 else 1.0), 1.0)
             more = more - exactly
             exactly = exactly * (p / (1.0 - p)) * (np.maximum(others - K, 0) / (K + 1))
-        last = np.maximum(1.0 / np.maximum(others, 1), least)  # beyond that many it is the buffer that limits queues
+        last = np.maximum(1.0 / np.maximum(others, 1), least)  # the buffer limits queues of more
         return used + np.maximum(more, 0.0) * np.minimum(here * last, 1.0)
 
 

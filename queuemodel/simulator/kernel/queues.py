@@ -23,7 +23,6 @@ def _swap(key, sequence, value, i, j):
 
 @fast
 def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
-    """Put an entry on the heap of ``n`` entries from index ``base`` on."""
     i = n
     key[base + i], sequence[base + i], value[base + i] = new_key, new_sequence, new_value
     while i and _precedes(key, sequence, base + i, base + (i - 1) // 2):
@@ -33,7 +32,6 @@ def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
 
 @fast
 def heap_pop(key, sequence, value, base, n):
-    """Take the first of the heap's ``n`` entries away; returns its value."""
     n -= 1
     _swap(key, sequence, value, base, base + n)
     i = 0

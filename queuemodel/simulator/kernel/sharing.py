@@ -48,10 +48,10 @@ def open_links(s, d):
             if s.serving[d, w, k] >= 0 and s.silent[d, w, k] <= s.shared[d]:
                 s.sending[n, 0], s.sending[n, 1] = w, k
                 s.weight[n] = s.offered[d, w, k] * s.luck[d, w, k]
-                alone = s.offered[d, w, k] / s.trip[d, w, k]
+                needed = s.offered[d, w, k] / s.trip[d, w, k]
                 for link in (k, K + w):
                     s.wanted[link] += s.weight[n]
-                    s.load[d, link] += alone / s.links[d, link]
+                    s.load[d, link] += needed / s.links[d, link]
                     s.flows[d, link] += 1
                     s.unsettled[link] += 1
                 n += 1
