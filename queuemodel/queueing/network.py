@@ -283,8 +283,12 @@ class Network(Result):
     @property
     def think_times(self) -> np.ndarray:
         """Seconds per cycle outside all stations, shape (1,), or (C,) with classes."""
+        return np.array(self._think_times)
+
+    @property
+    def _think_times(self) -> list[float]:
         own = [c.think_time for c in self.classes] or [None]
-        return np.array([self.think_time if z is None else z for z in own])
+        return [self.think_time if z is None else z for z in own]
 
     @property
     def populations(self) -> np.ndarray:
@@ -375,7 +379,7 @@ def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) 
 
 def _require_times(network: Network) -> None:
     """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle."""
-    visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network.think_times.tolist()
+    visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network._think_times
     for s, to_it in zip(network.stations, visits, strict=True):
         times = s.service_time
         if not isinstance(times, PerClass):
