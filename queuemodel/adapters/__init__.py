@@ -10,19 +10,7 @@ from .recordings import TracedOperation, TracedStep, Transfer
 from .tensorflow import Mirrored, ParameterServer, read_mirrored, read_tensorflow
 
 __all__ = [
-    "Backend",
-    "DataParallel",
-    "EndedEarlyError",
-    "Interrupted",
-    "Mirrored",
-    "ParameterServer",
-    "RanksBackend",
-    "TracedOperation",
-    "TracedStep",
-    "Transfer",
-    "derive",
-    "profile_live",
-    "read_mirrored",
-    "read_pytorch",
+    "Backend", "DataParallel", "EndedEarlyError", "Interrupted", "Mirrored", "ParameterServer", "RanksBackend",
+    "TracedOperation", "TracedStep", "Transfer", "derive", "profile_live", "read_mirrored", "read_pytorch",
     "read_tensorflow",
-]
+]  # fmt: skip

@@ -1,8 +1,4 @@
-"""What was measured of a job, and the question about it.
-
-`Profile` holds recorded steps or rounds, the job, the cluster and measured throughputs, in one JSON format; `Scenario`
-is the question: how the job trains, and what differs from the profile. Neither knows a model.
-"""
+"""`Profile`: recorded steps or rounds, job, cluster and throughputs. `Scenario`: the question about the job."""
 
 from .examples import copy_examples, example_files, example_profile, example_throughputs
 from .job import Cluster, Job, Source, Throughput
@@ -13,24 +9,7 @@ from .synchronization import SYNCHRONIZATIONS, Synchronization
 from .throughputs import read_throughputs
 
 __all__ = [
-    "SYNCHRONIZATIONS",
-    "Bucket",
-    "Cluster",
-    "Gradient",
-    "Job",
-    "NoiseScale",
-    "Operation",
-    "Profile",
-    "Round",
-    "Scenario",
-    "Source",
-    "Step",
-    "Synchronization",
-    "Throughput",
-    "copy_examples",
-    "example_files",
-    "example_profile",
-    "example_throughputs",
-    "noise_scale",
-    "read_throughputs",
-]
+    "SYNCHRONIZATIONS", "Bucket", "Cluster", "Gradient", "Job", "NoiseScale", "Operation", "Profile", "Round",
+    "Scenario", "Source", "Step", "Synchronization", "Throughput", "copy_examples", "example_files",
+    "example_profile", "example_throughputs", "noise_scale", "read_throughputs",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What another bandwidth does to transfers: one rule, for the closed network and for the simulation."""
+"""Transfers over another bandwidth: one rule, for the closed network and for the simulation."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from ..base.files import readable_rate
 from ..transport.sharing import Transport, require_network, transports
 from .profile import Profile
 
-#: Share of a link's nominal bandwidth that carries tensors: what is left of 1514 bytes on the wire after Ethernet, IP,
-#: TCP (with timestamps) and gRPC headers.
+#: Share of a link's nominal bandwidth that carries tensors: 1514 bytes on the wire less Ethernet, IP, TCP (with
+#: timestamps) and gRPC headers.
 LINK_EFFICIENCY = 0.95
-
-#: How many times as fast as its link a transfer may have been seen: busy times are some per cent off.
+#: How many times as fast as its link a transfer may be recorded: busy times are some per cent off.
 FASTER = 1.5
-
 #: A link that one connection fills carries as much in every step: of 34 series on such links, over BBR's silences too,
-#: the median step had 0.95 of the best one's rate or more, and behind a policer 0.5 to 0.7. Fewer steps do not tell.
+#: the median step had 0.95 of the best one's rate or more, and behind a policer 0.5 to 0.7. Fewer do not show it.
 #: Less than half of the least retransmission timeout (seconds) is no matter of links.
 FILLED, SILENCE, LEAST_STEPS = 0.9, 0.1, 5
-
-#: What to say of links that one connection does not fill.
+#: The note on links that one connection does not fill.
 UNFILLED = (
     "the same bytes took much longer in most steps than in the best: something other than a full link held them up "
     "(lost packets, as behind a policer, or others' traffic), and several workers may get many times what one does: "
@@ -32,7 +29,6 @@ UNFILLED = (
 )
 
 Seconds = TypeVar("Seconds", float, np.ndarray)
-
 LOOPBACK = ("127.", "localhost", "::1", "[::1]")
 
 
@@ -45,11 +41,7 @@ def nominal_bandwidth(profile: Profile) -> float | None:
 
 
 def best_rates(profile: Profile) -> tuple[float, float] | None:
-    """
-    Payload bytes per second, of fetches and of pushes, in the best step of one worker that does not fill its link.
-
-    None where it does, where there is no link (between processes of one machine), and where the profile does not tell.
-    """
+    """Payload bytes/s of fetches and of pushes in the best step of one worker whose link is not full; else None."""
     traced = len(profile.steps) >= LEAST_STEPS and all(step.operations for step in profile.steps)
     if not traced or profile.cluster.workers > 1 or nominal_bandwidth(profile) == math.inf:
         return None
@@ -65,11 +57,7 @@ def best_rates(profile: Profile) -> tuple[float, float] | None:
 
 
 def carried_for_several(profile: Profile, bandwidth: float | None = None) -> tuple[float, float] | None:
-    """
-    Payload bytes per second that servers send and receive for several workers, where one does not fill its link.
-
-    What the nominal bandwidth carries, the profile's unless given; where nobody tells it, as much as in the best step.
-    """
+    """Payload bytes/s that servers send and receive for several workers, where one fills no link; else None."""
     best, nominal = best_rates(profile), bandwidth or nominal_bandwidth(profile)
     if best is None or nominal is None:
         return best
@@ -77,7 +65,7 @@ def carried_for_several(profile: Profile, bandwidth: float | None = None) -> tup
 
 
 def contradiction(rate: float, nominal: float | None) -> str:
-    """What to say of transfers (bytes per second) that were faster than their links; empty for nothing."""
+    """A warning of transfers (bytes per second) that were faster than their links; empty for none."""
     if nominal is None or rate <= FASTER * nominal:
         return ""
     seen, link = readable_rate(rate), readable_rate(nominal)
@@ -85,27 +73,7 @@ def contradiction(rate: float, nominal: float | None) -> str:
 
 
 def transfer_time(seconds: Seconds, size: float, *, nominal: float | None, bandwidth: float) -> Seconds:
-    """
-    Seconds that profiled transfers take over links of another bandwidth.
-
-    The part that the profiled link explains is replaced; the rest (serialization) is kept in seconds. Where the
-    profiled bandwidth is not known, all of the time is taken as the link's; where it is the one asked for, nothing
-    changes.
-
-    Parameters
-    ----------
-    seconds : ndarray or float
-        As profiled.
-    size : float
-        Bytes that were transferred in that time.
-    nominal, bandwidth : float
-        Bytes per second of each host's link, profiled (None: not known) and asked for.
-
-    Examples
-    --------
-    >>> float(transfer_time(1.0, 95_000_000, nominal=1.25e9, bandwidth=12.5e9))  # 0.92 s of it are not the link's
-    0.928
-    """
+    """Seconds of ``size`` bytes over another bandwidth (bytes/s): only the nominal link's part is replaced."""
     if bandwidth == nominal:
         return seconds
     host = 0.0 * seconds if nominal is None else np.maximum(seconds - size / (LINK_EFFICIENCY * nominal), 0.0)
@@ -121,20 +89,7 @@ def transports_of(
     loaded_trip: float | None = None,
     **numbers: float | None,
 ) -> tuple[Transport, ...]:
-    """
-    The kinds of network that the profiled cluster may be, the likeliest first (`transports`), unless others are asked.
-
-    Raises
-    ------
-    ModelError
-        For another algorithm or a senseless buffer, or beside a `loaded_trip`, which already says what these decide.
-
-    Examples
-    --------
-    >>> from queuemodel.profile import example_profile
-    >>> [one.name for one in transports_of(example_profile(), congestion_control="unknown")]
-    ['loss-based', 'bbr']
-    """
+    """The kinds of network that the profiled cluster may be, the likeliest first, unless others are specified."""
     require_network(congestion_control, buffer, loaded_trip, where="simulate: ")
     cluster = profile.cluster
     specified = congestion_control is not None or cluster.origins.get("congestion_control") == "given"

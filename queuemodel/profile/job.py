@@ -1,4 +1,4 @@
-"""What a profile is of: who recorded it, on which machines, which job, and throughputs measured besides."""
+"""What a profile is of: its source, its machines, its job, and throughputs measured besides."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from ..base.errors import DataError, QueueModelError
 from ..transport.sharing import CONGESTION_CONTROLS, require_network
 from .records import MOST_BYTES, MOST_SERVERS
 
-#: Seconds.
-SHORTEST_STEP = 1e-6
-
-#: How many workers a job can have.
+SHORTEST_STEP = 1e-6  # seconds
 MOST_WORKERS = 10_000
-
-#: What is told of a network besides its bandwidth, and how it may have been learnt.
-TOLD, ORIGINS = ("congestion_control", "buffer"), ("recorded", "given")
+#: Known network parameters besides the bandwidth, and their sources.
+KNOWN, ORIGINS = ("congestion_control", "buffer"), ("recorded", "given")
 
 
 def require_counts(value: Any, **bounds: tuple[int, int]) -> None:
@@ -29,7 +25,7 @@ def require_counts(value: Any, **bounds: tuple[int, int]) -> None:
 
 
 def require_bandwidth(bandwidth: Any, what: str = "bandwidth", *, error: type[QueueModelError] = DataError) -> float:
-    """Give a link's bandwidth in bytes per second back, or raise an ``error`` that names it."""
+    """A link's bandwidth in bytes per second, or an ``error`` that names it."""
     value = require_number(bandwidth, what, unit="bytes per second", positive=True, largest=FASTEST_LINK, error=error)
     if value < SLOWEST_LINK:
         raise error(
@@ -46,8 +42,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     framework, framework_version : str
     method : str
         What recorded it: ``"run-metadata"``, ``"xplane"``, or another tool's name.
-    style : str
-        ``"graph"`` (TensorFlow 1 sessions), ``"parameter-server-strategy"`` (TensorFlow 2), or "".
+    style : {"", "graph", "parameter-server-strategy"}
+        Sessions of TensorFlow 1, or TensorFlow 2.
     taken_at : str
         ISO 8601, or "" when not known.
     hosts : dict of str to str
@@ -75,7 +71,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     buffer : float or None
         Seconds that a packet waits at a full link, 0 where each connection has a queue of its own; None when not known.
     origins : dict of str to str
-        How these two were learnt, by name: ``"recorded"`` (a host said so) or ``"given"`` (the user did).
+        Sources of these two, by name: ``"recorded"`` (from a host) or ``"given"`` (from the user).
     """
 
     workers: int = 1
@@ -90,17 +86,16 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         require_choice(self.congestion_control, "congestion_control", CONGESTION_CONTROLS, error=DataError)
         require_network(buffer=self.buffer, error=DataError)
         for name, origin in self.origins.items():
-            require_choice(name, "origins: name", TOLD, error=DataError)
+            require_choice(name, "origins: name", KNOWN, error=DataError)
             require_choice(origin, f"origins: {name}", ORIGINS, error=DataError)
-        if self.bandwidth is None:
-            return
-        require_bandwidth(self.bandwidth)
+        if self.bandwidth is not None:
+            require_bandwidth(self.bandwidth)
 
 
 def specified_network(**network: Any) -> dict[str, Any]:
     """Fields of a `Cluster` whose network the user describes; None is not known."""
-    told = {field: value for field, value in network.items() if value is not None}
-    return told | {"origins": dict.fromkeys(told, "given")}
+    known = {field: value for field, value in network.items() if value is not None}
+    return known | {"origins": dict.fromkeys(known, "given")}
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,8 +145,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     standard_error : float or None
         Of `steps_per_second`, where it is known better than from a minute's run.
     bandwidth : float or None
-        Nominal bytes per second of each host's link, where it was not as profiled; of throughputs alone, the same for
-        all.
+        Nominal bytes per second of each host's link, where it was not as profiled; without a profile, the same for all.
     """
 
     workers: int
@@ -169,5 +163,5 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             require_bandwidth(self.bandwidth)
 
     def relative_error(self, usual: float) -> float:
-        """Standard error relative to the throughput; the usual one where it is not known."""
+        """Standard error relative to the throughput; ``usual`` where it is not known."""
         return usual if self.standard_error is None else self.standard_error / self.steps_per_second

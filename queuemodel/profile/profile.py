@@ -16,9 +16,7 @@ from ..queueing.json_format import require_format
 from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts, specified_network
 from .records import LONGEST_STEP, MOST_BYTES, GradientNorms, NoiseScale, Operation, Round, noise_scale
 
-FORMAT = "queuemodel-profile"
-FORMAT_VERSION = 1
-
+FORMAT, FORMAT_VERSION = "queuemodel-profile", 1
 #: An operation may end after the next step has begun, but not this many steps later.
 MOST_STEPS_LONG = 100
 
@@ -77,6 +75,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 raise DataError(f"{where}: after must name operations before it in the list, got {operation.after!r}")
 
 
+STEP_FIELDS = [name for name in Step.__struct_fields__ if name != "operations"]
+
+
 class _Header(msgspec.Struct):
     format: str = FORMAT
     version: int = FORMAT_VERSION
@@ -133,7 +134,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                     )
 
     def with_network(self, congestion_control: str | None = None, buffer: float | None = None) -> Profile:
-        """The same, of whose network somebody says more; None: as it is."""
+        """The same with known network parameters; None: as profiled."""
         network = specified_network(congestion_control=congestion_control, buffer=buffer)
         network["origins"] = self.cluster.origins | network["origins"]
         return msgspec.structs.replace(self, cluster=msgspec.structs.replace(self.cluster, **network))
@@ -146,8 +147,8 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """The gradient noise scale in examples, with its error; None unless two steps recorded noise."""
         if len(self.gradient_norms) < 2 or all(one.alike for one in self.gradient_norms):
             return None
-        own = [one.workers for one in self.gradient_norms]
-        return noise_scale(own, [one.mean for one in self.gradient_norms], batch_size=self.job.batch_size)
+        own, mean = zip(*[(one.workers, one.mean) for one in self.gradient_norms], strict=True)
+        return noise_scale(own, mean, batch_size=self.job.batch_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -190,8 +191,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per step, without its operations."""
-        fields = [name for name in Step.__struct_fields__ if name != "operations"]
-        return [{name: getattr(step, name) for name in fields} for step in self.steps]
+        return [{name: getattr(step, name) for name in STEP_FIELDS} for step in self.steps]
 
     def _recorded(self) -> str:
         if not self.rounds:
@@ -203,8 +203,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def summary(self) -> list[dict[str, Any]]:
         """Mean, standard deviation, least and largest of each step field, and of rounds by their number of ranks."""
-        fields = [name for name in Step.__struct_fields__ if name != "operations"]
-        measures = {name: self.values(name) for name in (fields if self.steps else [])}
+        measures = {name: self.values(name) for name in (STEP_FIELDS if self.steps else [])}
         for ranks in sorted({one.ranks for one in self.rounds}):
             own = [one for one in self.rounds if one.ranks == ranks]
             measures[f"round_time of {ranks} rank(s)"] = np.array([one.round_time for one in own])

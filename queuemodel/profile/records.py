@@ -1,4 +1,4 @@
-"""The operations of one profiled step: who did what, when, and what waited for what."""
+"""Recorded operations of a step, rounds of ranks, and gradients' norms."""
 
 from __future__ import annotations
 
@@ -15,15 +15,11 @@ from ..base.errors import DataError, ModelError
 
 Kind = Literal["fetch", "compute", "push", "update"]
 KINDS = get_args(Kind)
-
 #: A step longer than this (an hour) is taken for microseconds.
 LONGEST_STEP = 3600.0
-
 #: More bytes than this are taken for a mistake; all below are exact as floating point numbers.
 MOST_BYTES = 10**15
-
-#: How many parameter servers a job can have.
-MOST_SERVERS = 1000
+MOST_SERVERS, MOST_RANKS = 1000, 100_000
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -36,7 +32,7 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     name : str
         Of the tensor or of the operation, unique within its step and kind.
     start, end : float
-        As recorded. A transfer's interval starts when it is asked for, so it contains waiting for other transfers.
+        As recorded. A transfer's interval starts with its request, so it contains waiting for other transfers.
     bytes : int
         Payload of a transfer, 0 otherwise.
     server : int
@@ -56,18 +52,13 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     def __post_init__(self) -> None:
         where = f"operation {self.name!r}"
         require_choice(self.kind, f"{where}: kind", KINDS, error=DataError)
-        for field in ("start", "end"):
-            require_number(
-                getattr(self, field), f"{where}: {field}", unit="seconds", largest=LONGEST_STEP, error=DataError
-            )
+        limits: dict[str, Any] = {"unit": "seconds", "largest": LONGEST_STEP, "error": DataError}
+        require_number(self.start, f"{where}: start", **limits)
+        require_number(self.end, f"{where}: end", **limits)
         if self.start > self.end:
             raise DataError(f"{where}: end must not be before its start, {self.start!r} s, got {self.end!r} s")
         require_count(self.bytes, f"{where}: bytes", least=0, most=MOST_BYTES, error=DataError)
         require_count(self.server, f"{where}: server", least=0, most=MOST_SERVERS - 1, error=DataError)
-
-
-#: How many ranks a job can have.
-MOST_RANKS = 100_000
 
 
 class Gradient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,8 +108,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         limits: dict[str, Any] = {"unit": "seconds", "largest": LONGEST_STEP, "error": DataError}
         require_number(self.round_time, f"{where}: round_time", positive=True, **limits)
         latest = 1.001 * self.round_time + 1e-3
-        times = [self.waited, self.computed, *(g.ready for g in self.gradients), *(b.end for b in self.buckets)]
-        for seconds in times:
+        ends = (*(g.ready for g in self.gradients), *(b.end for b in self.buckets))
+        for seconds in (self.waited, self.computed, *ends):
             require_number(seconds, f"{where}: times", **limits)
             if seconds > latest:
                 raise DataError(f"{where}: times must be within round_time, {self.round_time!r} s, got {seconds!r} s")
@@ -134,7 +125,6 @@ def _require_bytes_and_times(value: Gradient | Bucket, what: str, times: tuple[s
 
 #: Squared norms of single-precision gradients end here.
 LARGEST_NORM = 1e80
-
 #: By how much rounding may make a mean longer than what it is the mean of.
 ROUNDING = 1e-3
 
@@ -159,7 +149,7 @@ class GradientNorms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def alike(self) -> bool:
-        """Whether all workers had the same gradient: they trained on the same examples, which tells no noise."""
+        """Whether all workers had the same gradient, from the same examples, which shows no noise."""
         return self.mean > (1 - ROUNDING) * sum(self.workers) / len(self.workers)
 
 
@@ -218,6 +208,6 @@ def noise_scale(worker_norms: npt.ArrayLike, mean_norms: npt.ArrayLike, *, batch
 
 
 def tails(confidence: float) -> np.ndarray:
-    """Shares of the draws that lie below the ends of an interval."""
+    """Shares of the draws below the ends of an interval."""
     tail = (1.0 - require_share(confidence, "interval: confidence", open_ended=True)) / 2
     return np.array([tail, 1.0 - tail])

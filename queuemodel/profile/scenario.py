@@ -1,8 +1,7 @@
 """The question about a job: machines, network and way of training, where they differ from what was profiled.
 
-A field's metadata is all there is to say of it: the group of options that it belongs to, a line of help, its `Kind`,
-which reads it from text, checks it, and names it in usages, and its effect on a profile, if it has one, which every
-model then knows. The command line, refusals and the settings of a workload's jobs are made from that.
+Options, checks, refusals and the settings of a workload's jobs follow from the metadata of its fields. There is also a
+field's effect on a profile, if it has one: every model then knows it.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 
 #: More different workers than these take minutes.
 MOST_SPEEDS = 2000
-#: Factors beyond which there is a typing mistake.
+#: A larger factor is a typing mistake.
 LARGEST_FACTOR = 1e15
-
 STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
 #: The number that a way of training has, by its name.
 NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.number}
@@ -43,7 +41,7 @@ NETWORK_FORMS = ("links", "single")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: its name in usages, what refuses it, how a text becomes one, and its names where it has some."""
+    """A kind of value: its name in usages, its check, its reader of text, and its choices where it has some."""
 
     name: str
     check: Callable[[Any, str], Any]
@@ -63,7 +61,6 @@ class Kind:
         return values
 
     def one(self, value: Any, what: str) -> Any:
-        """A single value, likewise."""
         try:
             return self.check(self.read(value) if isinstance(value, str) else value, what)
         except DataError as error:
@@ -81,12 +78,10 @@ def number_in(text: str) -> Any:
 
 
 def count(most: int, least: int = 1) -> Kind:
-    """Whole numbers."""
     return Kind("count", partial(require_count, least=least, most=most), number_in)
 
 
 def choice(names: Iterable[str]) -> Kind:
-    """One of several names."""
     return Kind("name", partial(require_choice, choices=tuple(names)), names=tuple(names))
 
 
@@ -98,7 +93,7 @@ FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
 
 
 def seconds(largest: float) -> Kind:
-    """A short duration; 0, which needs no unit, is one."""
+    """A short duration; 0 needs no unit."""
     read: Callable[[str], Any] = lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse_latency(text)  # noqa: E731
     return Kind("duration", partial(require_number, unit="seconds", largest=largest), read)
 
@@ -204,7 +199,7 @@ class Scenario:
 
     @property
     def specified(self) -> dict[str, Any]:
-        """What is not as profiled, by name."""
+        """What differs from the profile, by name."""
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @property
@@ -230,23 +225,23 @@ class Scenario:
         return profile, replace(self, **dict.fromkeys(done))
 
     def of(self, names: Iterable[str]) -> dict[str, Any]:
-        """What is asked of these."""
+        """The fields of these names that differ from the profile."""
         return {name: value for name, value in self.specified.items() if name in names}
 
-    def updated(self, **specified: Any) -> Scenario:
-        """This question with others: factors of the accelerator's speed multiply, everything else replaces."""
-        given = {name: value for name, value in specified.items() if value is not None and value is not False}
-        if unknown := [name for name in given if name not in FIELDS]:
+    def updated(self, **changes: Any) -> Scenario:
+        """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
+        new = {name: value for name, value in changes.items() if value is not None and value is not False}
+        if unknown := [name for name in new if name not in FIELDS]:
             raise ModelError(f"{unknown[0]} is nothing to ask for{nearest(unknown[0], FIELDS)}")
-        if "accelerator_speed" in given and self.accelerator_speed is not None:
-            speed = self.accelerator_speed * POSITIVE(given["accelerator_speed"], "accelerator_speed")
-            given["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
-        if "shards" in given:
-            given = {"parameter_servers": None} | given
-        elif "parameter_servers" in given:
-            given["shards"] = None
+        if "accelerator_speed" in new and self.accelerator_speed is not None:
+            speed = self.accelerator_speed * POSITIVE(new["accelerator_speed"], "accelerator_speed")
+            new["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
+        if "shards" in new:
+            new = {"parameter_servers": None} | new
+        elif "parameter_servers" in new:
+            new["shards"] = None
         changed = copy(self)
-        changed._take(given)
+        changed._take(new)
         return changed
 
 
@@ -269,11 +264,10 @@ Scenario.__doc__ = f"{Scenario.__doc__}\n\n    Attributes\n    ----------\n" + "
 
 
 def of_group(group: str) -> tuple[str, ...]:
-    """Names of the fields of a group."""
     return tuple(name for name, one in FIELDS.items() if one.metadata["group"] == group)
 
 
-def require_answered(specified: Iterable[str], answered: Iterable[str], what: str) -> None:
-    """Refuse what a model cannot be asked."""
-    if unknown := next((name for name in specified if name not in answered), None):
+def require_answered(changes: Iterable[str], answered: Iterable[str], what: str) -> None:
+    """Refuse a change that a model does not know."""
+    if unknown := next((name for name in changes if name not in answered), None):
         raise ModelError(f"{unknown} is no change {what}; ask for {', '.join(sorted(answered))}")

@@ -1,7 +1,6 @@
 """Ways of training on parameter servers: what a result, or a worker, waits for.
 
-A way is a row of `SYNCHRONIZATIONS`; a `Synchronization` is a row with its number. The models, the event loop of the
-simulation and the command line read the row, so that another way that these columns say is one more row.
+Models, event loop and command line read the rows of `SYNCHRONIZATIONS`, so that another way is one more row.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ import numpy as np
 from ..base.checks import require_choice, require_count
 from ..base.errors import ModelError
 
-#: Results of a round or group beyond which there is a typing mistake.
+#: More results of a round or group are a typing mistake.
 MOST_RESULTS = 10_000
 
 
 class Waiting(NamedTuple):
-    """One way of training."""
-
     number: str = ""  # Field of a scenario that it has: k results, backup workers, or a staleness bound in steps
     gathers: bool = False  # Results are applied together, when enough are there; else each on its own
     drops: bool = False  # A round goes on without the slowest, whose results are dropped when they come
@@ -71,7 +68,7 @@ class Synchronization:
 
     @property
     def solvable(self) -> bool:
-        """Whether the closed network of the job says how fast it is: a barrier of all, or one for nobody."""
+        """Whether the job's closed network has a solution: a barrier of all workers, or none."""
         row = self.row
         return not (row.bounded or row.cuts or (row.gathers and not row.drops) or (row.drops and self.number))
 

@@ -1,4 +1,4 @@
-"""Measured throughputs: as a plain CSV, ``workers,steps_per_second`` or alike, or seen in several workers' traces."""
+"""Measured throughputs: from a CSV (``workers,steps_per_second`` or alike), or from several workers' traces."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from .job import Throughput
 from .profile import Profile
 
 #: Relative standard error of the throughput that n consecutive steps of one of several workers show, times the root of
-#: n: 0.36 over the testbed's traces among 2, 4 and 8 workers, since consecutive steps share their phase.
+#: n: 0.36 over the testbed's traces of 2, 4 and 8 workers, since consecutive steps share their phase.
 STEP_ERROR = 0.36
-
 #: Steps of synchronous training that grow less, while the workers double or more, are taken for rounds.
 LEAST_GROWTH = 1.1
-
 #: Steps of all workers per second from the value of each column that may hold a row's speed, and the workers. In
 #: ``step_time`` every worker makes a step: in a round, or on its own.
 SPEEDS: dict[str, Callable[[float, int], float]] = {
@@ -58,22 +56,17 @@ def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
 
 def _throughput(row: Row) -> Throughput:
     workers, servers = row.count("workers"), row.count("parameter_servers", 1)
-    given = [column for column in SPEEDS if row.given(column)]
-    if len(given) != 1:
+    found = [column for column in SPEEDS if row.given(column)]
+    if len(found) != 1:
         columns = ", ".join(f"{column} ({meaning})" for column, meaning in MEANINGS.items())
-        raise DataError(f"{row.where}: give one of {columns}; got {' and '.join(given) or 'none'}")
-    value = row.number(given[0], positive=True)
-    speed = SPEEDS[given[0]](value, workers)
+        raise DataError(f"{row.where}: give one of {columns}; got {' and '.join(found) or 'none'}")
+    value = row.number(found[0], positive=True)
+    speed = SPEEDS[found[0]](value, workers)
     error = row.number("standard_error") * (speed / value) if row.given("standard_error") else None
     bandwidth = row.quantity("bandwidth", parse_bandwidth, largest=FASTEST_LINK)
     try:
-        return Throughput(
-            workers=workers,
-            steps_per_second=speed,
-            parameter_servers=servers,
-            standard_error=error,
-            bandwidth=bandwidth,
-        )
+        machines: dict[str, Any] = {"workers": workers, "parameter_servers": servers, "bandwidth": bandwidth}
+        return Throughput(steps_per_second=speed, standard_error=error, **machines)
     except QueueModelError as refusal:
         raise DataError(f"{row.where}: {refusal}") from None
 
@@ -88,16 +81,7 @@ def require_measured(data: Any, where: str) -> None:
 
 
 def traced_throughput(profile: Profile) -> Throughput:
-    """
-    The throughput that a profile of several workers shows: of so many, as fast as the traced one of them.
-
-    Few consecutive steps tell little (`STEP_ERROR`).
-
-    Raises
-    ------
-    DataError
-        When its steps are not those of several workers.
-    """
+    """The throughput of all workers, from the steps of one of several, with `STEP_ERROR`."""
     cluster, times = profile.cluster, profile.values("step_time")
     if cluster.workers < 2 or not len(times):
         raise DataError(
@@ -126,10 +110,7 @@ def as_throughputs(measured: Iterable[Throughput | Profile]) -> list[Throughput]
 
 
 def warn_of_rounds(measured: Sequence[Throughput]) -> None:
-    """Warn where steps of synchronous training look like rounds, whose rate hardly grows with the workers.
-
-    Of 191 published series 6 grow as little in steps, and all do in rounds.
-    """
+    """Warn of steps that grow like rounds with the workers: 6 of 191 published series do, and all in rounds."""
     few, many = (pick(measured, key=lambda p: p.workers) for pick in (min, max))
     growth = many.steps_per_second / few.steps_per_second
     if many.workers >= 2 * few.workers and growth < LEAST_GROWTH:
@@ -143,12 +124,12 @@ def warn_of_rounds(measured: Sequence[Throughput]) -> None:
 
 
 def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Throughput]:
-    """The same, of which those on links as fast as the profile's have no bandwidth of their own."""
+    """The same, without the bandwidth where it is the profile's."""
     own = profile.cluster.bandwidth
     return [msgspec.structs.replace(p, bandwidth=None) if p.bandwidth == own else p for p in points]
 
 
 def doubt(points: Iterable[Throughput], against: str) -> str:
-    """What a fit says of points that it does not meet."""
+    """A fit's note on its outliers."""
     named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in points)
     return f"{named}: does not fit {against} and counts little; measure it again"

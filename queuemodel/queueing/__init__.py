@@ -1,8 +1,6 @@
-"""Closed queueing networks: stations and classes, their files, and how a network is solved.
+"""Closed queueing networks: stations and classes, their files, and the verb `solve` with a value per method.
 
-`Network` is the language (stations, network, routing; JSON and JMVA files), `solve` the verb, with a value per method:
-exact and approximate mean-value analysis, the Markov chain, simulation, closed forms. `bounds`, `sensitivity` and
-`solve_batch` answer more than one question at once; loops in kernels/ are compiled.
+`bounds`, `sensitivity` and `solve_batch` answer more than one question at once; loops in kernels/ are compiled.
 """
 
 from .approximate import ApproximateMVA
@@ -26,34 +24,9 @@ from .solve import BatchSolution, Solver, mva_recursion, solve, solve_batch
 from .stations import LARGEST_POPULATION, JobClass, PhaseType, Station
 
 __all__ = [
-    "LARGEST_POPULATION",
-    "ApproximateMVA",
-    "BatchSolution",
-    "Bounds",
-    "ExactMVA",
-    "JobClass",
-    "MarkovChain",
-    "Network",
-    "PhaseType",
-    "Sensitivity",
-    "Simulation",
-    "SimulationResult",
-    "Solution",
-    "Solver",
-    "Station",
-    "SymbolicSolution",
-    "barrier_time",
-    "bounds",
-    "knee_throughput",
-    "knee_width",
-    "marginal_distribution",
-    "mva_recursion",
-    "plot_network_solution",
-    "read_jmva",
-    "saturation_population",
-    "sensitivity",
-    "solve",
-    "solve_batch",
-    "solve_symbolic",
-    "write_jmva",
-]
+    "LARGEST_POPULATION", "ApproximateMVA", "BatchSolution", "Bounds", "ExactMVA", "JobClass", "MarkovChain",
+    "Network", "PhaseType", "Sensitivity", "Simulation", "SimulationResult", "Solution", "Solver", "Station",
+    "SymbolicSolution", "barrier_time", "bounds", "knee_throughput", "knee_width", "marginal_distribution",
+    "mva_recursion", "plot_network_solution", "read_jmva", "saturation_population", "sensitivity", "solve",
+    "solve_batch", "solve_symbolic", "write_jmva",
+]  # fmt: skip

@@ -18,7 +18,6 @@ from .solution import Solution, by_class, solution_of
 #: The methods, with the names that their solutions have.
 METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
 MOST_ITERATIONS = 20_000
-#: Rounding that is not worth a word.
 ROUNDING = 1e-9
 BOUNDED = "; held to the asymptotic bounds"
 
@@ -34,11 +33,10 @@ class ApproximateMVA:
     Parameters
     ----------
     method : {"recursion", "bard-schweitzer", "linearizer"}
-        ``recursion`` goes over all populations up to the one asked for, and keeps them; with classes it is
-        ``linearizer``. The others' time does not depend on the population. ``bard-schweitzer`` (Bard, 1979; Schweitzer,
-        1979): a customer finds (N-1)/N of its own class's queue. ``linearizer`` (Chandy and Neuse, 1982): the shares of
-        queues are corrected from the populations with one customer fewer, several times closer and as many times slower
-        as there are classes, times three.
+        ``recursion`` goes over all populations and keeps them; with classes it is ``linearizer``. The others' time does
+        not depend on the population. ``bard-schweitzer`` (Bard, 1979; Schweitzer, 1979): a customer finds (N-1)/N of
+        its own class's queue. ``linearizer`` (Chandy and Neuse, 1982) corrects the shares of queues from the
+        populations with one customer fewer: several times closer, and 3 C times slower with C classes.
     """
 
     method: str = "recursion"
@@ -52,7 +50,7 @@ class ApproximateMVA:
 
 
 def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solution:
-    """The solution by one of `METHODS`, and why it was taken where it was not asked for."""
+    """The solution by one of `METHODS`; ``reason``: why not an exact one."""
     model, name = _Model(low), METHODS[method]
     if method == "recursion":
         if not low.network.classes:
@@ -70,7 +68,6 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
 
 
 def _by_recursion(model: _Model, reason: str) -> Solution:
-    """All populations of a network without classes."""
     low = model.low
     K, Z, population = len(low.D), float(low.Z[0]), int(low.N[0])
     X, R = np.empty((population, 1)), np.empty((population, K, 1))
@@ -101,21 +98,17 @@ class _Model:
         self.curves = {k: s.speeds(int(low.N.sum())) for k, s in enumerate(stations) if s.rates is not None}
 
     def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
-        """R (K, C), given the queues A (K, R, C) of class r that class c finds, and utilizations U likewise.
-
-        Processor sharing: D (1 + A). First come first served (Reiser, 1979; Eager, Sorin and Vernon, 2000): all who
-        wait, and a residual life from S (1 + scv) / 2 at an idle station to S at a busy one (linear in between: ours).
-        Several servers: 1/m of that, rarer by rho**(4.464 (m**0.676 - 1)) (Suri, Sahu and Vernon, 2007).
-        """
+        """R (K, C), queues A and utilizations U (K, R, C) being those of class r that class c finds."""
         found = A.sum(axis=1)
-        R = self.D * (1.0 + found)
+        R = self.D * (1.0 + found)  # processor sharing
         if self.fcfs.any():
             S, D = self.S[:, :, None], self.D
             full = np.minimum(U.sum(axis=1, keepdims=True), 1.0)
+            # residual life: S (1 + scv) / 2 at an idle station, S at a busy one, linear in between (ours)
             residual = S * (1.0 + 0.5 * (self.scv[:, :, None] - 1.0) * (1.0 - full))
             waiting = self.V * (S * np.maximum(A - U, 0.0) + residual * np.minimum(U, A)).sum(axis=1)
             R = np.where(self.fcfs[:, None], D + waiting, R)
-        for k in np.flatnonzero(self.servers > 1).tolist():
+        for k in np.flatnonzero(self.servers > 1).tolist():  # Suri, Sahu and Vernon (2007)
             m = self.servers[k]
             rho = np.minimum(U[k].sum(axis=0) / m, 1.0) if rarer else 1.0
             R[k] = self.D[k] + (R[k] - self.D[k]) / m * rho ** _suri_exponent(m)
@@ -126,7 +119,7 @@ class _Model:
         return R
 
     def with_servers(self, R: np.ndarray, customers: int) -> np.ndarray:
-        """R (K,) of one class where waiting at several servers is as rare as the throughput makes it that follows."""
+        """R (K,) of one class, with the throughput and the waiting at several servers that agree."""
         several = np.flatnonzero(self.servers > 1)
         if not len(several):
             return R
@@ -142,14 +135,11 @@ class _Model:
         return R
 
     def busy(self, X: np.ndarray, Q: np.ndarray) -> np.ndarray | None:
-        """About how often somebody is at each load-dependent station, for throughputs (n, C) and queues (n, K).
-
-        X D is that share times the mean speed then, with one customer and more, exponentially distributed.
-        """
+        """About how often somebody is at load-dependent stations (n, K), for throughputs X (n, C), queues Q (n, K)."""
         if not self.curves:
             return None
         share = np.full(Q.shape, np.nan)
-        spread = -np.log((np.arange(16) + 0.5) / 16)
+        spread = -np.log((np.arange(16) + 0.5) / 16)  # customers beyond the first, exponentially distributed
         for k, curve in self.curves.items():
             work = X @ self.D[k]
             p = 1.0 - np.exp(-Q[:, k])  # as if nobody waited
@@ -162,7 +152,6 @@ class _Model:
 
 
 def _suri_exponent(servers: Any) -> Any:
-    """How fast waiting at several servers becomes rare as they are less busy."""
     return 4.464 * (servers**0.676 - 1.0)
 
 
@@ -218,7 +207,6 @@ def _less_one(N: np.ndarray) -> np.ndarray:
 
 
 def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Their ratio, and 0 where there is nothing."""
     return np.where(whole > 0, part / np.maximum(whole, 1e-300), 0.0)
 
 
@@ -229,7 +217,6 @@ def _schweitzer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _linearizer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
-    """X (C,) and R (K, C) with the shares of queues corrected."""
     N = model.N.astype(float)
     K, C = model.D.shape
     correction = np.zeros((K, C, C))  # the last axis: whose customer is taken away
@@ -249,12 +236,9 @@ def _linearizer(model: _Model) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bounded(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (n, C) and R (n, K, C) at populations N (n, C) within the asymptotic bounds, and where they were not.
-
-    No utilization exceeds 1 (the rest is waited at the busiest station), and sum of X_c (Z_c + N D_c) >= N.
-    """
+    """X (n, C) and R (n, K, C) at populations N (n, C), held to the asymptotic bounds, and where they were."""
     load, least, before, rows, R = low.load, low.least, X, np.arange(len(X)), R.copy()
-    for _ in load:
+    for _ in load:  # what exceeds a utilization of 1 is waited at the busiest station
         busiest = (X @ load.T).argmax(axis=1)
         U = (X * load[busiest]).sum(axis=1)
         if U.max() <= 1 + ROUNDING:
@@ -263,7 +247,7 @@ def _bounded(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple
         slower = np.where(slowed, U[:, None], 1.0)
         R[rows, busiest] += N / np.maximum(X, 1e-300) * (slower - 1.0)
         X = X / slower
-    total = N.sum(axis=1, keepdims=True)
+    total = N.sum(axis=1, keepdims=True)  # sum of X_c (Z_c + N D_c) is N at least
     lacking = total[:, 0] / (X * (low.think + total * low.most.sum(axis=0))).sum(axis=1)
     idle = np.flatnonzero(lacking > 1 + ROUNDING)
     if len(idle):

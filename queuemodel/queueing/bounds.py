@@ -81,9 +81,8 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
         N / (D + Z + (N-1) sum D_k**N / sum D_k**(N-1)) <= X(N)
         X(N) <= min(1/D_max, N / (D + Z + (N-1 - Z/D_max) sum D_k**2 / sum D_k)).
     geometric (Casale, Muntz and Serazzi, 2008), the tightest
-        Queue lengths with one customer fewer are bounded by geometric sums (y - y**N) / (1 - y), with y_k = D_k N /
-        (Z + D + D_max N) from below and y_k = D_k X_upper from above, X_upper being the proportional bound; the
-        bottlenecks have the rest.
+        Queue lengths with one customer fewer lie between geometric sums (y - y**N) / (1 - y), y_k = D_k N / (Z + D +
+        D_max N) below and D_k times the proportional upper bound above; the bottlenecks have the rest.
 
     The last two are as published: with think time for few customers the asymptotic ones may be tighter.
 
@@ -107,7 +106,9 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     1.3333333333333333
     """
     require_choice(kind, "bounds: kind", KINDS)
-    N = _populations(population)
+    N = number_array(population, "bounds: population", "whole numbers of at least 1")
+    if N.size == 0 or not ((N >= 1) & np.isfinite(N) & (np.floor(N) == N)).all():
+        raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
     if network.classes:
         raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
     low = lower(network, int(N.max()))
@@ -162,13 +163,6 @@ KINDS: dict[str, Any] = {
 }
 
 
-def _populations(population: int | np.ndarray) -> np.ndarray:
-    N = number_array(population, "bounds: population", "whole numbers of at least 1")
-    if N.size == 0 or not ((N >= 1) & np.isfinite(N) & (np.floor(N) == N)).all():
-        raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
-    return N
-
-
 def saturation_population(network: Network) -> float:
     """N* where the asymptotes of the asymptotic `bounds` cross; infinite when nobody queues anywhere.
 
@@ -187,7 +181,7 @@ def saturation_population(network: Network) -> float:
     return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")
 
 
-#: States (numbers of customers at each stage) beyond which a request is refused.
+#: More states (numbers of customers at each stage) are refused.
 MOST_STATES = 500_000
 
 
@@ -251,15 +245,14 @@ def knee_throughput(
 ) -> np.ndarray:
     """Approximate throughput of a closed first-come-first-served network with low variability (arguments broadcast).
 
-    With constant times, N customers whose undisturbed cycle takes R and who need D of the busiest station end a round
-    in max(R, N D). With varying ones the round is the mean of that maximum; for a normal cycle time whose coefficient
-    of variation grows with the other customers, s_N = s sqrt(1 - 1/N) (Clark, 1961, for the mean):
+    With constant times, N customers whose undisturbed ``cycle`` takes R and who need ``demand`` D of the busiest
+    station (seconds) end a round in max(R, N D). With varying ones the round is the mean of that maximum (Clark, 1961)
+    for a normal cycle time whose coefficient of variation grows with the others, s_N = s sqrt(1 - 1/N), s = ``width``:
 
     C(N) = R (Phi(-z) + u Phi(z) + s_N phi(z)),  u = N D / R,  z = (u - 1) / s_N,  X(N) = N / C(N).
 
-    Exact for N = 1, for N to infinity and, with width 0, for constant times; approximate between: compared with
-    simulation in docs/explanation/model. ``cycle`` is undisturbed, ``demand`` what the busiest station serves of it
-    (seconds); ``width`` is s, from `knee_width`.
+    Exact for N = 1, for N to infinity and, with width 0, for constant times; docs/explanation/model compares it with
+    simulation between.
     """
     from scipy.special import ndtr
 
@@ -293,10 +286,8 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
         tight = bounds(network, N, kind="balanced-job")
         ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
     ax.plot(solution.populations, X, color=MODEL, label=solution.solver, **dots(len(X)))
-    ax.set_ylim(0, 1.15 * float(X.max()))
-    ax.set_xlim(0, 1.02 * solution.population + 0.5)
-    ax.set_xlabel("population (customers)")
-    ax.set_ylabel("throughput (cycles/s)")
+    ax.set(xlabel="population (customers)", ylabel="throughput (cycles/s)")
+    ax.set(ylim=(0, 1.15 * float(X.max())), xlim=(0, 1.02 * solution.population + 0.5))
     knee = saturation_population(network)
     mark_knee(ax, knee, f"N* {knee:.3g}" + (f", {solution.bottleneck}" if solution.bottleneck else ""))
     whole_numbers(ax)

@@ -16,8 +16,10 @@ from .lowered import Lowered, lowered_product_form, speeds_of
 from .network import Network
 from .solution import Solution, by_class, solution_of
 
-#: Memory that a single request may take, in bytes.
-MEMORY = 4 * 2**30
+#: Most bytes that a single request may take, and most station steps (about 2 ns each): minutes.
+MEMORY, MOST_WORK = 4 * 2**30, 1e11
+#: Above this population the recursion by customer could underflow.
+MOST_CUSTOMERS = 1000
 
 Pairs = tuple[np.ndarray, np.ndarray]
 
@@ -35,7 +37,6 @@ class Merged:
 
 
 def merge(low: Lowered) -> Merged:
-    """Fold delays, leave out chains without customers, and make identical chains one (which changes nothing)."""
     queues, Z = low.queues.tolist(), low.think
     alike: dict[tuple[float, ...], list[int]] = {}
     for c in np.flatnonzero(low.N > 0).tolist():
@@ -50,7 +51,7 @@ def merge(low: Lowered) -> Merged:
 def expand(
     low: Lowered, merged: Merged, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None, **about: Any
 ) -> Solution:
-    """Measures of merged chains (X (C,), Q (C, K), busy (K,)) given back to each class and each station."""
+    """Measures of merged chains (X (C,), Q (C, K), busy (K,)) distributed to each class and each station."""
     K, C = low.D.shape
     all_X, all_Q, all_busy = np.zeros(C), np.zeros((K, C)), None
     for m, group in enumerate(merged.member):
@@ -80,7 +81,7 @@ class Lattice:
         self.total = reduce(self.add, self.dependent, self.base)
 
     def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
-        """What each population contributes at a station alone."""
+        """f(n) of each population at one station."""
         from .kernels import product_form
 
         f = np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
@@ -88,11 +89,7 @@ class Lattice:
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
-        """Constants with station k.
-
-        When rates grow to a last one, mu(m), f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) >= 0 ends at n = m: a short
-        convolution and a geometric recursion do, without subtractions.
-        """
+        """Constants with station k, whose last rate, where it is the highest, leaves a short convolution."""
         from .kernels import product_form
 
         m, e = constants[0].copy(), constants[1].copy()
@@ -102,7 +99,7 @@ class Lattice:
             return m, e
         f, exponents = self.factor(D, mu)
         there = self.points.sum(axis=1)
-        if is_bounded(mu):
+        if is_bounded(mu):  # f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) >= 0 ends at n = m: no subtraction
             f = f * np.where(there > 0, 1.0 - mu[np.clip(there, 1, len(mu)) - 1] / mu[-1], 1.0)
         at = np.flatnonzero(f > 0)
         product_form.convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
@@ -142,10 +139,7 @@ def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _by_constants(low: Lowered, merged: Merged) -> Solution:
-    """One class at all populations, with several servers or rates, by normalizing constants (Buzen, 1973).
-
-    1e-9 at N = 10,000 against 50-digit arithmetic: no term of any sum is negative.
-    """
+    """One class at all populations, with several servers or rates, by normalizing constants (Buzen, 1973)."""
     from .kernels import product_form
 
     N, K = int(merged.N[0]), len(low.D)
@@ -185,7 +179,6 @@ def is_bounded(mu: np.ndarray) -> bool:
 
 
 def _number(m: np.ndarray, e: np.ndarray) -> np.ndarray:
-    """Pairs as plain numbers."""
     return np.asarray(np.ldexp(m, 512 * np.clip(e, -4, 4)))
 
 
@@ -234,13 +227,6 @@ def marginal_distribution(network: Network, station: str | int, *, population: i
     return weight / weight.sum()
 
 
-#: Station steps (about 2 ns each) beyond which a recursion is refused: minutes.
-MOST_WORK = 1e11
-
-#: Above this population the recursion by customer could underflow.
-MOST_CUSTOMERS = 1000
-
-
 @dataclass(frozen=True, slots=True)
 class ExactMVA:
     """Exact mean-value analysis of closed product-form networks (Reiser and Lavenberg, 1980).
@@ -248,11 +234,11 @@ class ExactMVA:
     Exact (up to rounding) when the network has product form: processor sharing or last-come-first-served-preemptive
     queues with any service distribution, first-come-first-served queues with exponential service that is the same for
     all classes, and delays with any. Anything else is refused. Stations with several servers or load-dependent rates
-    go through normalizing constants (Buzen, 1973), whose digits do not get lost as those of the textbook's recursion
-    do: a station with m servers costs N m operations, one whose rates never settle N**2.
+    go through normalizing constants (Buzen, 1973), which keep the digits that the textbook's recursion loses (1e-9 at
+    10,000 customers): a station with m servers costs N m operations, one whose rates never settle N**2.
 
     Without classes, time is proportional to the population times the number of stations and all populations up to the
-    one asked for are kept. With classes, the cheapest of several exact recursions is taken; its memory is at most the
+    specified one are kept. With classes, the cheapest of several exact recursions is taken; its memory is at most the
     product of the populations (each plus one) of all classes but the largest, and classes that are alike count as one.
     """
 
@@ -262,7 +248,7 @@ class ExactMVA:
 
 
 def solved_exactly(low: Lowered) -> Solution:
-    """The solution of a network with product form by the cheapest exact recursion, or a refusal with the numbers."""
+    """The solution by the cheapest exact recursion of a network with product form, or a refusal with the numbers."""
     if not low.network.classes and not low.why_not_plain():
         return _plain(low)
     merged = merge(low)
@@ -323,7 +309,6 @@ def _plain(low: Lowered) -> Solution:
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
-    """X (C,) and Q (C, K) of single-server queues, by the recursion over all populations."""
     from .kernels import product_form
 
     X, R = np.zeros(len(merged.N)), np.zeros(merged.D.shape)
@@ -332,11 +317,7 @@ def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
 
 
 def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (C,), Q (C, K) and how often somebody is there (K,), by the transpose of RECAL (Conway and Georganas, 1986).
-
-    Customers are placed one by one: P holds the weights of all numbers of customers at stations, of those placed so
-    far, B what those to come and the stations' rates (any) make of each; both only up to a factor.
-    """
+    """X (C,), Q (C, K) and how often somebody is there (K,): the transpose of RECAL (Conway and Georganas, 1986)."""
     (C, K), total = merged.D.shape, int(merged.N.sum())
     n = np.arange(1.0, total + 1)
     steps = np.array([n / (1.0 if mu is None else extended(mu, total)) for mu in merged.speeds])
@@ -353,6 +334,7 @@ def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             after[to[k]] += D[c, k] * A[source[k]]
         return after / after.max()
 
+    # P weighs the numbers of customers at stations of those placed so far, B what those to come make of each
     P, before = np.zeros((total + 1,) * K), []
     P[(0,) * K] = 1.0
     for c in range(C):

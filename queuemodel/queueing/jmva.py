@@ -1,7 +1,4 @@
-"""Files .jmva, the models of JMT's MVA tool (Bertoli, Casale and Serazzi, 2009).
-
-What such a file may hold is listed here; anything else is refused, since it might change the model.
-"""
+"""Files .jmva, the models of JMT's MVA tool (Bertoli, Casale and Serazzi, 2009); what is not known is refused."""
 
 from __future__ import annotations
 
@@ -19,9 +16,8 @@ from .lowered import lower
 from .network import Network
 from .stations import JobClass, Station
 
-#: Load-dependent stations are tables with a row per customer; longer ones are a mistake.
+#: Rows of a load-dependent station's table, one per customer; longer ones are a mistake.
 LARGEST_TABLE = 100_000
-
 STATIONS = ("listation", "delaystation", "ldstation")
 
 
@@ -29,14 +25,13 @@ def read_jmva(path: str | os.PathLike[str]) -> Network:
     """A network from a .jmva file; its classes carry their populations.
 
     Stations are processor sharing (JMT's product-form queues do not say a discipline); load-independent, multi-server,
-    delay and load-dependent stations are read. Results that JMT stored beside the model are left aside; open classes,
-    classes of different priority and anything that is not known are refused.
+    delay and load-dependent stations are read, stored results are not. Open classes, classes of different priority and
+    anything that is not known are refused.
 
     Raises
     ------
     DataError
-        When the file cannot be read, is not such a model, or says what is not understood; names the file and the
-        element.
+        When the file cannot be read or is no such model; names the file and the element.
     """
     text = read_bytes(path)
     try:
@@ -111,7 +106,6 @@ def _station(element: ElementTree.Element, names: list[str], total: int) -> Stat
 def _by_class(
     station: ElementTree.Element, group: str, tags: tuple[str, ...], names: list[str], where: str
 ) -> dict[str, list[float]]:
-    """The numbers of each class in a group of a station."""
     found: dict[str, list[float]] = {}
     for entry in station.iterfind(f"{group}/*"):
         name = entry.get("customerclass", "")

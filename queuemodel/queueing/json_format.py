@@ -14,10 +14,8 @@ from ..base.errors import DataError, ModelError
 from .stations import JobClass, PhaseType, Station
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
-
 #: Stations or classes beyond this are taken for a mistake.
 MOST_MEMBERS = 10_000
-
 Member = TypeVar("Member", Station, JobClass)
 
 
@@ -59,12 +57,12 @@ DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataErr
 
 
 def from_document(text: str | bytes) -> dict[str, Any]:
-    """What a `Network` is made of, from its JSON form; one of `DAMAGE` says what is wrong with it."""
+    """Arguments of a `Network` from its JSON form, or one of `DAMAGE`."""
     msgspec.json.decode(text, type=_Header)
-    given = msgspec.json.decode(text)
-    _require_known(given, _NetworkDocument.__struct_encode_fields__, "")
-    document = msgspec.convert(given, _NetworkDocument)
-    for i, route in enumerate(given.get("routing") or []):
+    plain = msgspec.json.decode(text)
+    _require_known(plain, _NetworkDocument.__struct_encode_fields__, "")
+    document = msgspec.convert(plain, _NetworkDocument)
+    for i, route in enumerate(plain.get("routing") or []):
         _require_known(route, _RouteDocument.__struct_encode_fields__, f"routing[{i}]: ")
     require_distinct_keys(text)
     if max(len(document.stations), len(document.classes)) > MOST_MEMBERS:
@@ -80,7 +78,6 @@ def from_document(text: str | bytes) -> dict[str, Any]:
 
 
 def _require_known(keys: Iterable[str], known: Sequence[str], where: str) -> None:
-    """Refuse a key that is not known, and say which ones are, and which was meant."""
     for key in keys:
         if key not in known:
             meant = nearest(key, known, called={"visits": "visit_ratio"} if "visit_ratio" in known else None)
@@ -88,28 +85,27 @@ def _require_known(keys: Iterable[str], known: Sequence[str], where: str) -> Non
 
 
 def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
-    """A station or class from its object; what its values may be is checked by itself."""
     _require_known(values, [field.name for field in fields(kind)], f"{where}: ")
     if "name" not in values:
         raise DataError(f"{where}: name is missing")
     if values.get("servers") == "inf":
         values["servers"] = math.inf
-    given = values.get("distribution")
-    if isinstance(given, dict):
+    shapes = values.get("distribution")
+    if isinstance(shapes, dict):
         try:
-            values["distribution"] = _shapes(given)
+            values["distribution"] = _shapes(shapes)
         except ModelError as error:
             raise ModelError(f"station {values['name']!r}: distribution: {error}") from None
     return kind(**values)
 
 
-def _shapes(given: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
-    if given.keys() == {"alpha", "T"}:
-        return PhaseType(given["alpha"], given["T"])
-    for name, shape in given.items():
+def _shapes(shapes: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
+    if shapes.keys() == {"alpha", "T"}:
+        return PhaseType(shapes["alpha"], shapes["T"])
+    for name, shape in shapes.items():
         if not isinstance(shape, dict) or shape.keys() != {"alpha", "T"}:
             raise ModelError(f"class {name!r}: alpha and T are needed, got {shape!r}")
-    return {name: PhaseType(shape["alpha"], shape["T"]) for name, shape in given.items()}
+    return {name: PhaseType(shape["alpha"], shape["T"]) for name, shape in shapes.items()}
 
 
 def _routing(routes: list[_RouteDocument] | None) -> Any:
@@ -128,7 +124,7 @@ def _routing(routes: list[_RouteDocument] | None) -> Any:
 
 
 def to_document(network: Any) -> dict[str, Any]:
-    """Plain values of a `Network`; version 1 where it can say everything, so that older readers still do."""
+    """Plain values of a `Network`, in version 1 where that suffices, for older readers."""
     stations, routing = [_station_document(s) for s in network.stations], network.routing
     simple = all(
         set(s) == {"name", "service_time", "visit_ratio", "servers"}

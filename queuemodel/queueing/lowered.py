@@ -1,4 +1,4 @@
-"""What a network means to those who solve, bound or write it: chains, demands, delays as think time, speeds, routes."""
+"""A network's numbers for those who solve, bound or write it: chains, demands, delays, speeds, routes."""
 
 from __future__ import annotations
 
@@ -38,36 +38,34 @@ class Lowered:
 
     @property
     def queues(self) -> np.ndarray:
-        """Indexes of the stations where somebody is served and others may wait."""
+        """Indexes of the stations where customers may wait."""
         return np.flatnonzero(~self.delay & (self.D > 0).any(axis=1))
 
     @property
     def think(self) -> np.ndarray:
-        """Seconds per cycle of chains where nobody queues: outside all stations and at delays, shape (C,)."""
+        """Seconds per cycle of chains outside all stations and at delays, shape (C,)."""
         return self.Z + self.D[self.delay].sum(axis=0)
 
     @property
     def load(self) -> np.ndarray:
-        """Seconds per cycle that each station needs of all that it has, shape (K, C): none at delays."""
+        """Seconds per cycle that each station needs at its fastest, shape (K, C): none at delays."""
         return self._over(np.max) / np.array([s.servers for s in self.network.stations])[:, None]
 
     @property
     def least(self) -> np.ndarray:
-        """Seconds per cycle at each station, (K, C), if nobody waited and each gave a customer the most that it can."""
+        """Seconds per cycle at each station, (K, C), if nobody waited and each customer had the best rate."""
         return self._over(lambda mu: (mu / np.arange(1, len(mu) + 1)).max())
 
     @property
     def most(self) -> np.ndarray:
-        """Seconds per cycle at each queue, (K, C), if it worked at its slowest."""
+        """Seconds per cycle at each queue, (K, C), at its slowest."""
         return self._over(np.min) * ~self.delay[:, None]
 
     def _over(self, speed: Callable[[np.ndarray], float]) -> np.ndarray:
-        """Demands over a figure of the rates where a station has some."""
         total = int(self.N.sum())
         return self.D / np.array([[1.0 if s.rates is None else speed(s.speeds(total))] for s in self.network.stations])
 
     def why_not_product_form(self) -> str | None:
-        """Why the network has no product form (see `Station.why_not_product_form`), or None when it has."""
         network = self.network
         if all(s.discipline == "ps" for s in network.stations):
             return None
@@ -78,7 +76,7 @@ class Lowered:
         return None
 
     def why_not_plain(self) -> str | None:
-        """Which station keeps this from being a network of single servers of constant speed and delays; or None."""
+        """Which station is no single server of constant speed and no delay; or None."""
         for s in self.network.stations:
             if s.rates is not None:
                 return f"station {s.name!r} has load-dependent rates"
@@ -113,7 +111,7 @@ def speeds_of(station: Station, population: int) -> np.ndarray | None:
 
 
 def require_populations(network: Network, population: Any) -> int | tuple[int, ...]:
-    """The population asked for: an int without classes, else one per class; a `ModelError` when it makes no sense."""
+    """The population: an int without classes, else one per class; a `ModelError` when it makes no sense."""
     if not network.classes:
         if not isinstance(population, int | str) and isinstance(population, Sequence | Mapping):
             raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
@@ -130,18 +128,18 @@ def require_populations(network: Network, population: Any) -> int | tuple[int, .
             raise ModelError(f"population must name every class, {missing[0]!r} is missing")
         population = [population[c] for c in names]
     several = isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes)
-    given, most = list(population) if several else [population], LARGEST_POPULATION
-    if len(given) != len(names):
+    numbers, most = list(population) if several else [population], LARGEST_POPULATION
+    if len(numbers) != len(names):
         raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
     counts = [
-        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, given, strict=True)
+        require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, numbers, strict=True)
     ]
     require_count(sum(counts), "population of all classes together", most=most)
     return tuple(counts)
 
 
 def lowered_product_form(network: Network, population: Any, solver: str) -> Lowered:
-    """The numbers of a network, or the error of an exact solver that is asked for what it cannot do."""
+    """The numbers of a network, or a `ModelError` of this exact solver where there is no product form."""
     low = lower(network, require_populations(network, population))
     if why := low.why_not_product_form():
         raise ModelError(
@@ -174,11 +172,7 @@ class Routes:
 
 
 def routes_of(network: Network) -> Routes:
-    """The network's routing, or one that its visit ratios imply.
-
-    A class that visits stations once each goes through them in order, then thinks; one with other visit ratios picks
-    every next station at random in proportion to them (with product form all routings of the same ratios are alike).
-    """
+    """The network's routing, or one that its visit ratios imply: with product form all of the same ratios are alike."""
     V, at = network.class_visit_ratios, network.reference_index
     K, C = V.shape
     P = np.zeros((C, K + 1, C, K + 1))
@@ -203,7 +197,7 @@ def routes_of(network: Network) -> Routes:
 
 
 def _implied(V: np.ndarray) -> np.ndarray:
-    """Probabilities between K stations and thinking, from visit ratios (K,)."""
+    """Probabilities from visit ratios (K,): once each goes in order, then to thinking; else each next one is random."""
     K = len(V)
     P = np.zeros((K + 1, K + 1))
     stops = [*np.flatnonzero(V > 0).tolist(), K]

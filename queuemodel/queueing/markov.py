@@ -1,4 +1,4 @@
-"""The network's Markov chain: what a station of each kind has to remember, how it changes, and the steady state."""
+"""The network's Markov chain: states of stations of each kind, their changes, and the steady state."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ WAITING = -1
 
 
 class _States:
-    """The states of a station, numbered as they are met, so that what follows from each is worked out once.
-
-    The first ``servers`` customers are served (in any order: sorted), the others wait without a phase; with ``lifo``
-    the last ones are, and the others keep their phase. At delays and under processor sharing all are served.
-    """
+    """States of a station, numbered as met: ``servers`` customers first (with ``lifo``: last) are served, sorted."""
 
     def __init__(self, shapes: list[PhaseType | None], speeds: Sequence[float], servers: int, lifo: bool) -> None:
         self.speeds, self.servers, self.lifo = speeds, servers, lifo
@@ -42,7 +38,6 @@ class _States:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the order of customers matters."""
         return self.lifo or self.servers < len(self.speeds) - 1
 
     def _numbered(self, customers: list[tuple[int, int]]) -> int:
@@ -78,7 +73,7 @@ class _States:
         return moves
 
     def _started(self, rest: list[tuple[int, int]]) -> list[tuple[float, int]]:
-        """Probabilities and states when the first of those who wait starts."""
+        """Probabilities and states when the first waiting customer starts."""
         m = self.servers
         if self.lifo or len(rest) < m:
             return [(1.0, self._numbered(rest))]
@@ -97,10 +92,6 @@ def _states_of(network: Network, k: int, active: list[int], total: int) -> _Stat
         return _States(shapes, speeds, total, False)
     servers = station.servers if station.rates is None else 1
     return _States(shapes, speeds, int(min(servers, total)), station.discipline == "lifo-pr")
-
-
-#: Measures of two starts that differ by more are not rounding.
-SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +167,7 @@ class _Transitions:
         self._explore()
 
     def _starts(self) -> Iterable[State]:
-        """One start where the order of customers is forgotten in time; every start where it may be kept for ever.
-
-        It is forgotten where everybody comes to a place that keeps no order, or all customers are of one kind.
-        """
+        """One start where places or equal customers make their order be forgotten in time; else every start."""
         chains = [chain for chain in self.network.chains if sum(self.counts[c] for c in chain)]
         homes = [[(c, k) for c in chain for k in range(len(self.places)) if self.next[c][k]] for chain in chains]
         counted = [[(c, k) for c, k in home if not self.places[k].keeps_order] for home in homes]
@@ -248,7 +236,7 @@ class _Transitions:
         )
 
     def measures(self, pi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q (K, C), X (C,) and the probability that somebody is there (K,), with states of probabilities ``pi``."""
+        """Q (K, C), X (C,) and the probability that somebody is there (K,), from the states' probabilities."""
         C = len(self.counts)
         Q, departures, empty = [], np.zeros(C), []
         for k, place in enumerate(self.places):
@@ -262,6 +250,8 @@ class _Transitions:
         return np.array(Q[:-1]), self.routes.cycles(departures), 1.0 - np.array(empty[:-1])
 
 
+#: Measures of two starts that differ by more are not rounding.
+SAME = 1e-6
 #: Up to so many states elimination is fast, whatever the network.
 FEW = 1_500
 #: Largest sum of violated balances, in units of all jumps, that iteration may leave.
@@ -298,7 +288,7 @@ def _steady_state(rates: csr_matrix) -> np.ndarray:
 
 
 def _by_iteration(balance: csc_matrix) -> np.ndarray | None:
-    """GMRES (Saad, 2003), as Stewart (1994) has it for Markov chains, or None when it is slow or does not get there."""
+    """GMRES (Saad, 2003), as Stewart (1994) has it for Markov chains; None when it is slow or fails."""
     from scipy.sparse import tril, triu
     from scipy.sparse.linalg import LinearOperator, gmres, splu
 
@@ -322,7 +312,7 @@ def _by_iteration(balance: csc_matrix) -> np.ndarray | None:
 
 
 def _by_elimination(balance: csc_matrix) -> np.ndarray:
-    """One state is given weight 1 and its balance left out: the rest is a nonsingular M-matrix."""
+    """One state has weight 1 and its balance is left out: the rest is a nonsingular M-matrix."""
     from scipy.sparse.linalg import splu
 
     n = balance.shape[0]

@@ -18,7 +18,7 @@ from .stations import JobClass, PerClass, Station, number_array, number_of
 
 
 def _routing(routing: Any, K: int, classes: Sequence[str]) -> Any:
-    """Check the form of a routing among K stations; give it back with immutable matrices."""
+    """Check a routing among K stations, and make its matrices immutable."""
     if routing is None:
         return None
     if not isinstance(routing, Mapping):
@@ -48,7 +48,6 @@ def _matrix(value: Any, where: str, K: int) -> tuple[tuple[float, ...], ...]:
 
 
 def _reached(linked: np.ndarray, start: int) -> list[int]:
-    """What can be reached from there, itself included."""
     reached = wave = np.arange(len(linked)) == start
     while wave.any():
         wave = linked[wave].any(axis=0) & ~reached
@@ -109,9 +108,9 @@ class Network(Result):
     stations : iterable of Station
         At least one; names are unique.
     classes : iterable of JobClass, default none
-        Without classes all customers are alike, and their number is given when solving.
+        Without classes all customers are alike, and `solve` takes their number.
     think_time : float, default 0
-        Seconds per cycle that a customer spends outside all stations (of classes that do not say their own).
+        Seconds per cycle that a customer spends outside all stations (of classes without their own).
     routing : matrix or mapping, optional
         Probabilities of going from one station (row) to another (column), instead of visit ratios: one matrix for
         everybody, ``{class: matrix}``, or ``{(from class, to class): matrix}`` where customers switch classes. A cycle
@@ -123,7 +122,7 @@ class Network(Result):
     Attributes
     ----------
     class_visit_ratios : ndarray, shape (K, C)
-        Visits per cycle; solved from the routing where one is given. C is 1 without classes, as for all *class_*.
+        Visits per cycle; solved from a routing. C is 1 without classes, as for all *class_*.
     chains : tuple of tuple of int
         Which classes (by index) customers switch between; a class that nobody leaves is a chain of its own.
 
@@ -131,7 +130,7 @@ class Network(Result):
     ------
     ModelError
         When there is no station, two share a name, a cycle would take no time at all, a class visits nothing, or
-        visit ratios are given beside a routing.
+        there are visit ratios beside a routing.
 
     Examples
     --------
@@ -152,10 +151,10 @@ class Network(Result):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "stations", _members(self.stations, Station, "stations", "station", "Station"))
+        put(self, "stations", _members(self.stations, Station, "stations", "station"))
         if not self.stations:
             raise ModelError("network: at least one station is needed, got none")
-        put(self, "classes", _members(self.classes, JobClass, "classes", "class", "JobClass"))
+        put(self, "classes", _members(self.classes, JobClass, "classes", "class"))
         put(self, "think_time", require_number(self.think_time, "network: think_time", unit="seconds"))
         if self.name != "":
             require_name(self.name, "network")
@@ -234,7 +233,7 @@ class Network(Result):
 
     @property
     def reference_index(self) -> int:
-        """Where the reference station stands among the stations."""
+        """Index of the reference station."""
         return 0 if self.reference is None else self.names.index(self.reference)
 
     @property
@@ -273,7 +272,7 @@ class Network(Result):
 
     @property
     def visit_ratios(self) -> np.ndarray:
-        """Visits per cycle, shape (K,), or (K, C) with classes; solved from the routing where one is given."""
+        """Visits per cycle, shape (K,), or (K, C) with classes; solved from a routing."""
         return self.class_visit_ratios if self.classes else self.class_visit_ratios[:, 0]
 
     @property
@@ -355,23 +354,21 @@ class Network(Result):
         return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
 
 
-def _members(values: Any, kind: type, what: str, one: str, shown: str) -> tuple[Any, ...]:
-    """The values as a tuple of ``kind`` with unique names."""
+def _members(values: Any, kind: type[Station | JobClass], what: str, one: str) -> tuple[Any, ...]:
+    """The values as a tuple with unique names."""
     if isinstance(values, (kind, str, bytes)) or not isinstance(values, Iterable):
-        raise ModelError(f"network: {what} must be a list of {shown}, got {values!r}")
-    found = tuple(values)
-    seen = set()
+        raise ModelError(f"network: {what} must be a list of {kind.__name__}, got {values!r}")
+    found, seen = tuple(values), set()
     for member in found:
         if not isinstance(member, kind):
-            raise ModelError(f"network: {what} must be {shown} values, got {member!r}")
-        if member.name in seen:  # type: ignore[attr-defined]
-            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")  # type: ignore[attr-defined]
-        seen.add(member.name)  # type: ignore[attr-defined]
+            raise ModelError(f"network: {what} must be {kind.__name__} values, got {member!r}")
+        if member.name in seen:
+            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")
+        seen.add(member.name)
     return found
 
 
 def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
-    """Refuse stations that name classes that the network does not have."""
     for s in stations:
         for what in ("service_time", "visit_ratio", "scv", "distribution"):
             value = getattr(s, what)

@@ -48,7 +48,7 @@ class Sensitivity(Result):
         return np.asarray(-self.dX_dD * self.network.service_demand / X)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per station: the elasticity says what is worth speeding up; with classes, one for each of them."""
+        """One row per station, and class where there are several; the elasticity shows what is worth speeding up."""
         network, D = self.network, self.network.class_service_demand
         if not network.classes:
             slopes = {"dX_dD": self.dX_dD[:, None], "elasticity": self.elasticity[:, None]}

@@ -26,7 +26,7 @@ class SimulationResult(Result):
     solution : Solution
     confidence : float
     throughput_interval : tuple of float
-        Lower and upper end for the throughput of all customers; NaN when the run was too short to tell.
+        Lower and upper end for the throughput of all customers; NaN when the run was too short.
     queue_length_interval : ndarray, shape (2, K)
         The same for the queue lengths.
     events : int
@@ -80,17 +80,15 @@ class SimulationResult(Result):
 #: More departures than this in one replication are a mistake.
 MOST_DEPARTURES = 10**12
 
-INTERVAL = "an estimate: Simulation(...).run gives its interval"
-
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
     """Discrete-event simulation, compiled and replicated (Law, 2015).
 
-    Service: phase-type where a distribution is given; else by mean and scv: constant (0), gamma (below 1), exponential
+    Service: phase-type by a distribution; else by mean and scv: constant (0), gamma (below 1), exponential
     (1), hyperexponential with balanced means (above 1). Think times are exponential. Each replication begins with all
     customers at another place, and leaves its first fifth out. Approximate by nature; Student's interval over
-    replications says how much.
+    replications shows how much.
 
     While batches correlate, or a class came to one of its stations too rarely, replications are made twice as long.
     What is still too short at `most_departures` has no interval (NaN), and a `QueueModelWarning` says so.
@@ -156,12 +154,10 @@ class Simulation:
                 QueueModelWarning,
                 stacklevel=3,
             )
-        about: dict[str, Any] = {
-            "solver": f"simulation, {self.replications} replications of {runs[0].departures:,} departures",
-            "reason": f"an estimate from a run too short: {why}" if why else INTERVAL,
-        }
-        means = (measure.mean(axis=0) for measure in (X, Q, busy))
-        solution = solution_of(lower(network, population), *means, exact=False, **about)
+        reason = f" from a run too short: {why}" if why else ": Simulation(...).run gives its interval"
+        solver = f"simulation, {self.replications} replications of {runs[0].departures:,} departures"
+        lowered, means = lower(network, population), (measure.mean(axis=0) for measure in (X, Q, busy))
+        solution = solution_of(lowered, *means, solver=solver, exact=False, reason=f"an estimate{reason}")
         every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
         low, high = self._interval(every, why).tolist()
         lengths, events = self._interval(Q.sum(axis=2), why), self.replications * runs[0].departures
@@ -177,7 +173,7 @@ class Simulation:
 
 
 def _least_visits(routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
-    """Visits that each class should have made to each place, shape (K+1, C), more where service varies much."""
+    """Visits that each class should have made to each place, shape (K+1, C)."""
     network, least = routes.network, np.zeros(routes.visits.shape)
     for chain in network.chains:
         for c in chain if sum(counts[c] for c in chain) else ():
@@ -188,7 +184,7 @@ def _least_visits(routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
 
 
 def _too_short(network: Network, series: np.ndarray, rare: np.ndarray) -> str:
-    """What cannot be told yet, in a few words."""
+    """What still depends on the start, in a few words."""
     K, C = rare.shape
     places = [f"station {name!r}" for name in network.names] + ["thinking"]
     if rare.any():
@@ -213,10 +209,7 @@ VISITS = 100
 
 
 def _correlated(series: np.ndarray) -> np.ndarray:
-    """Which measures of ``series``, shape (R, B, M), still depend on the start, which replications do not share: (M,).
-
-    Deviations from their common mean then keep their sign, so that groups of batches correlate (von Neumann, 1941).
-    """
+    """Which measures (M,) of ``series`` (R, B, M) depend on the start: groups correlate (von Neumann, 1941)."""
     R, B, M = series.shape
     groups = series.reshape(R, GROUPS, B // GROUPS, M).mean(axis=2)
     apart = groups - groups.mean(axis=(0, 1))

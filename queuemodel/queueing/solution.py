@@ -132,7 +132,7 @@ class Solution(Result):
 
     @property
     def _rated(self) -> np.ndarray:
-        """Stations whose utilization is how often somebody is there, shape (K,)."""
+        """Stations whose utilization is the probability that somebody is there, shape (K,)."""
         rated = np.array([s.rates is not None for s in self.network.stations])
         return rated if self.busy is None else rated & np.isfinite(self.busy[-1])
 
@@ -212,7 +212,7 @@ class Solution(Result):
         return document
 
     def caption(self) -> str:
-        """Population, throughput and method, and why that one where it says more than the usual choice would."""
+        """Population, throughput and method, and its reason where the choice is not the usual one."""
         about = (
             f"{self.network.name or 'network'}: population {self.population}, throughput {self.throughput:.6g} /s, "
             f"cycle time {self.cycle_time:.6g} s ({self.solver}, {'exact' if self.exact else 'approximate'})"

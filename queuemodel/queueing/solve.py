@@ -82,8 +82,7 @@ class BatchSolution(Result):
     ----------
     population : ndarray of int, shape (...)
     throughputs : ndarray, shape (largest population, ...)
-        Cycles per second at populations 1, 2, ...; NaN beyond a network's own population. One row, at each network's
-        own population, when the curves were not asked for.
+        Cycles per second at populations 1, 2, ...; NaN above a network's own; without curves one row, at its own.
     residence_time : ndarray, shape (..., K)
         Seconds per cycle at each station, at each network's own population.
     throughput : ndarray, shape (...)
@@ -196,7 +195,6 @@ def mva_recursion(D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tupl
 
 
 def _checked(demands: Any, think_time: Any, population: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """D (..., K), Z and N (...), broadcast."""
     D, Z = number_array(demands, "demands"), number_array(think_time, "think_time")
     N = number_array(population, "population")
     if D.ndim < 1 or not D.size or not N.size:

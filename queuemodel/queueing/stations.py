@@ -1,4 +1,4 @@
-"""Stations, kinds of customers, and service times of phase type: the time a small Markov chain takes to end."""
+"""Stations, kinds of customers, and service times of phase type: the absorption time of a small Markov chain."""
 
 from __future__ import annotations
 
@@ -123,13 +123,10 @@ def number_array(value: Any, what: str, kind: str = "an array of numbers") -> np
 
 #: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
 LONGEST_SERVICE = 7 * 24 * 3600.0
-
-#: And service more variable than this for a mistake too.
+#: More variable service is taken for a mistake.
 LARGEST_SCV = 1e6
-
 #: Processor sharing; first come, first served; last come, first served with preemption.
 DISCIPLINES = ("ps", "fcfs", "lifo-pr")
-
 #: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
 LARGEST_POPULATION = 10_000_000
 
@@ -143,7 +140,7 @@ class Station:
     name : str
         Unique within its network.
     service_time : float or mapping from class names
-        Mean seconds of service per visit; finite and >= 0. May be left out where ``distribution`` or ``rates`` say it.
+        Mean seconds of service per visit; finite and >= 0. Optional beside ``distribution`` or ``rates``.
     visit_ratio : float or mapping from class names, default 1
         Mean visits per cycle; finite and >= 0. A class that a mapping leaves out does not come here.
     servers : int or math.inf, default 1
@@ -218,14 +215,14 @@ class Station:
         return self.visit_ratio * self.service_time
 
     def distribution_of(self, job_class: str | None) -> PhaseType | None:
-        """The phase-type distribution given for a class, or None."""
+        """The phase-type distribution of a class, or None."""
         shapes = self.distribution
         return shapes.get(job_class) if isinstance(shapes, Mapping) else shapes  # type: ignore[arg-type]
 
     def shape_of(self, job_class: str | None) -> PhaseType | None:
         """Its distribution, or one of its two moments; None where service takes no time."""
-        given, mean = self.distribution_of(job_class), self.time_of(job_class)
-        return PhaseType.from_moments(mean=mean, scv=self.scv_of(job_class)) if not given and mean > 0 else given
+        shape, mean = self.distribution_of(job_class), self.time_of(job_class)
+        return PhaseType.from_moments(mean=mean, scv=self.scv_of(job_class)) if not shape and mean > 0 else shape
 
     def scv_of(self, job_class: str | None) -> float:
         """Squared coefficient of variation of a class's service time."""
@@ -237,7 +234,7 @@ class Station:
 
     @property
     def kind(self) -> str:
-        """What it is, in a few words."""
+        """Discipline, rates and servers in a few words."""
         if self.is_delay:
             return "delay"
         if self.rates is not None:
@@ -259,7 +256,7 @@ class Station:
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
         """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
 
-        Where the order says who waits (first come first served, several preempted servers), service must be
+        Where the order decides who waits (first come first served, several preempted servers), service must be
         exponential and the same for all; elsewhere it may be any.
         """
         ordered = self.discipline == "fcfs" or (self.discipline == "lifo-pr" and self.servers > 1)
@@ -278,7 +275,6 @@ class Station:
 
 
 def _take_distribution(station: Any, where: str) -> None:
-    """Check the distribution, and take the mean and scv from it."""
     shapes, put = station.distribution, object.__setattr__
     several = isinstance(shapes, Mapping)
     for value in shapes.values() if several else [shapes]:
@@ -358,7 +354,6 @@ def require_numbers(value: Any, what: str, **limits: Any) -> float | PerClass:
 
 
 def require_servers(servers: Any, what: str) -> float:
-    """A whole number of servers, or infinity for a delay."""
     number = isinstance(servers, numbers.Real) and not isinstance(servers, bool)
     if number and (servers == math.inf or (1 <= servers <= 1_000_000 and servers == int(servers))):
         return math.inf if servers == math.inf else int(servers)

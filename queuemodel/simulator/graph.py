@@ -1,4 +1,4 @@
-"""In which order a connection serves the tensors queued on it, and which server holds which tensor."""
+"""Profiles as arrays: a step's graph of operations, the order in which connections send tensors, and their servers."""
 
 from __future__ import annotations
 
@@ -24,32 +24,25 @@ WINDOW = 65_535
 
 
 def chunk_bytes(policy: str) -> float:
-    """How much of a tensor is sent before the next one may have its turn."""
     return WINDOW if policy == "multiplexed" else math.inf
 
 
 def ranks(profile: Profile, policy: str, links: LinkRates) -> list[np.ndarray] | None:
-    """
-    Per step and operation, whom its connection serves first (the lowest); None for first come, first served.
-
-    Orders are computed once, on the first step, and hold for the parameters of all steps by name; gradients are always
-    sent as they become ready.
-    """
+    """Per step and operation, whom its connection serves first (the lowest), by the first step; None: as they come."""
     if policy in ("random", "multiplexed"):
         return None
     if policy == "tensorflow":
         return [np.array([_carried(o, links.transmit.rate) for o in step.operations]) for step in profile.steps]
     operations = profile.steps[0].operations
-    fetches = [i for i, o in enumerate(operations) if o.kind == "fetch"]
     if policy in ("in-order", "reverse"):
-        order = by_first_use(operations, fetches)
+        order = by_first_use(operations)
         if policy == "reverse":
             order.reverse()
         rank = {operations[i].name: float(position) for position, i in enumerate(order)}
     elif policy == "tic":
-        rank = _tic(operations, fetches)
+        rank = _tic(operations)
     else:
-        rank = _tac(operations, fetches, links.transmit.rate)
+        rank = _tac(operations, links.transmit.rate)
     return [
         np.array([rank.get(o.name, 0.0) if o.kind == "fetch" else 0.0 for o in step.operations])
         for step in profile.steps
@@ -57,13 +50,12 @@ def ranks(profile: Profile, policy: str, links: LinkRates) -> list[np.ndarray] |
 
 
 def _carried(operation: Operation, rate: float) -> float:
-    """
-    When half of a parameter had been carried, if its bytes were the last before its end.
-
-    Of parameters that end together, as when those behind a large one were held up with it, this is the order in which
-    the link can have carried them; their ends alone are in the order in which threads woke up.
-    """
+    """When half of a parameter had been carried: of those that end together, the order of the link, not of threads."""
     return operation.end - operation.bytes / rate / 2 if operation.kind == "fetch" else 0.0
+
+
+def _indices(operations: Sequence[Operation], kind: str) -> list[int]:
+    return [i for i, o in enumerate(operations) if o.kind == kind]
 
 
 def _needs(operations: list[Operation], fetches: list[int]) -> np.ndarray:
@@ -76,10 +68,10 @@ def _needs(operations: list[Operation], fetches: list[int]) -> np.ndarray:
     return needs
 
 
-def by_first_use(operations: list[Operation], fetches: list[int]) -> list[int]:
+def by_first_use(operations: list[Operation]) -> list[int]:
     """Fetches in the order in which the computation first needs them, as far as the graph says."""
+    fetches, computes = _indices(operations, "fetch"), _indices(operations, "compute")
     needs = _needs(operations, fetches)
-    computes = [i for i, o in enumerate(operations) if o.kind == "compute"]
     amount = np.array([needs[i].sum() for i in computes])
     first = [
         min((int(n), position) for position, (i, n) in enumerate(zip(computes, amount, strict=True)) if needs[i, f])
@@ -93,8 +85,7 @@ def by_first_use(operations: list[Operation], fetches: list[int]) -> list[int]:
 def _properties(
     needs: np.ndarray, times: np.ndarray, open_: np.ndarray, transfer: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """P and M+ of the parameters still open (TicTac, algorithm 1): computation that each alone unlocks, and least
-    transmission among the operations that need it together with others."""
+    """P and M+ of the parameters still open (TicTac, algorithm 1; Hashemi et al., MLSys 2019)."""
     wanted = needs & open_
     amount, total = wanted.sum(axis=1), wanted @ transfer
     P = (wanted & (amount == 1)[:, None]).T @ times
@@ -103,20 +94,20 @@ def _properties(
     return P, M_plus
 
 
-def _tic(operations: list[Operation], fetches: list[int]) -> dict[str, float]:
+def _tic(operations: list[Operation]) -> dict[str, float]:
     """Timing-independent order: least M+ first, each transmission counted as 1 (Hashemi et al., MLSys 2019)."""
-    others = [i for i, o in enumerate(operations) if o.kind == "compute"]
-    needs = _needs(operations, fetches)[others]
+    fetches, computes = _indices(operations, "fetch"), _indices(operations, "compute")
+    needs = _needs(operations, fetches)[computes]
     ones = np.ones(len(fetches))
-    _, M_plus = _properties(needs, np.zeros(len(others)), ones.astype(bool), ones)
+    _, M_plus = _properties(needs, np.zeros(len(computes)), ones.astype(bool), ones)
     return {operations[i].name: float(M_plus[f]) for f, i in enumerate(fetches)}
 
 
-def _tac(operations: list[Operation], fetches: list[int], rate: float) -> dict[str, float]:
+def _tac(operations: list[Operation], rate: float) -> dict[str, float]:
     """Timing-aware order: one by one the parameter whose early arrival saves most (Hashemi et al., MLSys 2019)."""
-    others = [i for i, o in enumerate(operations) if o.kind == "compute"]
-    needs = _needs(operations, fetches)[others]
-    times = np.array([operations[i].end - operations[i].start for i in others])
+    fetches, computes = _indices(operations, "fetch"), _indices(operations, "compute")
+    needs = _needs(operations, fetches)[computes]
+    times = np.array([operations[i].end - operations[i].start for i in computes])
     transfer = np.array([operations[i].bytes / rate for i in fetches])
     open_ = np.ones(len(fetches), bool)
     rank: dict[str, float] = {}
@@ -133,17 +124,9 @@ def _tac(operations: list[Operation], fetches: list[int], rate: float) -> dict[s
 
 
 def shard(profile: Profile, parameter_servers: int, sharding: str) -> list[np.ndarray]:
-    """
-    Per step, the server of every operation.
-
-    Parameters are dealt in the order in which the computation first needs them (that in which a program usually creates
-    them); a gradient and its update go where a parameter of the same size is, the first used last, as in
-    backpropagation.
-    """
+    """Per step, each operation's server: parameters by first use; gradients by size, the parameter used last first."""
     operations = profile.steps[0].operations
-    order = [
-        operations[i] for i in by_first_use(operations, [i for i, o in enumerate(operations) if o.kind == "fetch"])
-    ]
+    order = [operations[i] for i in by_first_use(operations)]
     home = _deal([o.bytes for o in order], parameter_servers, sharding)
     fetched = {o.name: server for o, server in zip(order, home, strict=True)}
     sizes: dict[int, list[int]] = {}
@@ -180,22 +163,20 @@ def _assign(operations: list[Operation], fetched: dict[str, int], sizes: dict[in
 
 KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
 WHOLE, REAL = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
-
-
 #: Arguments of `prepare`.
 MACHINES = ("parameter_servers", "bandwidth", "policy", "sharding", "links")
 
 
 @dataclass(frozen=True, eq=False)
 class Graphs:
-    """A profile made ready to be simulated many times; takes its place in `simulate`."""
+    """A profile prepared for many simulations; takes its place in `simulate`."""
 
     profile: Profile
     steps: Steps
     links: LinkRates
     parameter_servers: int
     policy: str
-    bandwidth: float | None = None  # asked for
+    bandwidth: float | None = None  # specified
     carried: tuple[float, float] | None = None  # by servers' links, where one worker does not fill them
 
 
@@ -208,18 +189,12 @@ def prepare(
     sharding: str = "round-robin",
     links: LinkRates | None = None,
 ) -> Graphs:
-    """Turn a profile into packed graphs, on links and servers that may be others than the profiled ones.
-
-    Arguments and errors are those of `simulate`.
-    """
+    """Packed graphs of a profile, on links and servers that may be others; arguments are those of `simulate`."""
     require_choice(policy, "simulate: policy", POLICIES)
     require_choice(sharding, "simulate: sharding", SHARDINGS)
-    profiled = profile.cluster.parameter_servers
-    K = (
-        profiled
-        if parameter_servers is None
-        else require_count(parameter_servers, "simulate: parameter_servers", most=1000)
-    )
+    K = profiled = profile.cluster.parameter_servers
+    if parameter_servers is not None:
+        K = require_count(parameter_servers, "simulate: parameter_servers", most=1000)
     carried = None if links else carried_for_several(profile, bandwidth)
     links = links or estimate_links(profile)
     if bandwidth is not None:
@@ -227,13 +202,8 @@ def prepare(
         links = at_bandwidth(links, profile, bandwidth)
     starts = (max(links.transmit.start_time, 0.0), max(links.receive.start_time, 0.0))
     dealt = None if profiled == K else shard(profile, K, sharding)
-    steps = pack(
-        profile,
-        parameter_servers=K,
-        start_times=starts,
-        ranks=ranks(profile, policy, links),
-        servers=dealt,
-    )
+    order = ranks(profile, policy, links)
+    steps = pack(profile, parameter_servers=K, start_times=starts, ranks=order, servers=dealt)
     return Graphs(profile, steps, links, K, policy, bandwidth, carried)
 
 
@@ -241,22 +211,11 @@ def pack(
     profile: Profile,
     *,
     parameter_servers: int,
-    start_times: tuple[float, float] = (0.0, 0.0),
-    ranks: Sequence[np.ndarray] | None = None,
-    servers: Sequence[np.ndarray] | None = None,
+    start_times: tuple[float, float],
+    ranks: Sequence[np.ndarray] | None,
+    servers: Sequence[np.ndarray] | None,
 ) -> Steps:
-    """
-    Turn every recorded step into a graph of operations with durations freed from waiting.
-
-    ``start_times`` are seconds before the first byte of a fetch and of a push that found the link idle; ``ranks`` and
-    ``servers`` are per step and operation.
-
-    Raises
-    ------
-    DataError
-        When a step has no operations or takes no time, or an operation names a server, or another one before it, that
-        is not there.
-    """
+    """Every step's graph, freed from waiting, fetches and pushes on an idle link starting ``start_times`` (s) late."""
     columns: dict[str, list] = {name: [] for name in (*WHOLE, *REAL)}
     first, next_first, following = [0], [0], []
     variables: dict[str, int] = {}
@@ -328,15 +287,9 @@ def arrival_order(operations: Sequence[Operation]) -> list[int]:
 
 
 def causes(operations: Sequence[Operation]) -> list[tuple[list[int], float]]:
-    """
-    What each operation waited for, and how many seconds passed between that and its start.
-
-    A computation that was ready, but began only when another one had ended, waited for that one too: it needed the
-    same processor. (Updates queue in the simulation, so there the other one only takes its part of the time away.)
-    Fetches that wait for nothing were asked for together, when the first of them was; what follows until they arrive
-    is transmission.
-    """
-    asked = min((o.start for o in operations if o.kind == "fetch" and not o.after), default=0.0)
+    """What each operation waited for, its processor included, and the seconds from that to its start."""
+    # fetches that wait for nothing are requested together; what follows until they arrive is transmission
+    requested = min((o.start for o in operations if o.kind == "fetch" and not o.after), default=0.0)
     ends: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for i, operation in enumerate(operations):
         ends.setdefault((operation.kind, operation.server), []).append((operation.end, i))
@@ -347,22 +300,21 @@ def causes(operations: Sequence[Operation]) -> list[tuple[list[int], float]]:
         after = list(dict.fromkeys(operation.after))
         ready = max((operations[j].end for j in after), default=0.0)
         if operation.kind == "fetch" and not after:
-            found.append((after, asked))
+            found.append((after, requested))
             continue
         if operation.kind in ("compute", "update") and after:
             same = ends[operation.kind, operation.server]
             before = bisect.bisect_right(same, (operation.start, len(operations))) - 1
             if before >= 0 and ready < same[before][0] < operation.end and operations[same[before][1]] is not operation:
                 ready = same[before][0]
-                if operation.kind == "compute":
+                if operation.kind == "compute":  # updates queue in the simulation
                     after.append(same[before][1])
         found.append((after, max(0.0, operation.start - ready)))
     return found
 
 
 def _starts(operations: Sequence[Operation], seconds: dict[str, float]) -> dict[int, float]:
-    """Seconds before the first byte of those transfers that found their link idle, by kind; parameters are asked for
-    together."""
+    """Seconds before the first byte of those transfers that found their link idle, by kind."""
     found = {}
     for kind, late in seconds.items():
         until = -math.inf

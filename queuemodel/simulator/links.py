@@ -1,4 +1,4 @@
-"""What the links of the profiled hosts really carry, recovered from the recorded transfers."""
+"""What the profiled hosts' links carry, estimated from the recorded transfers."""
 
 from __future__ import annotations
 
@@ -51,30 +51,21 @@ class LinkRates(Result):
 
 
 def at_bandwidth(links: LinkRates, profile: Profile, bandwidth: float) -> LinkRates:
-    """
-    What links of another nominal bandwidth would carry, by the rule of `queuemodel.profile.bandwidth`.
-
-    What the profiled links do not explain stays as it was, per byte.
-    """
+    """What links of another nominal bandwidth would carry, by the rule of `queuemodel.profile.bandwidth`."""
     nominal = nominal_bandwidth(profile)
     if bandwidth == nominal:
         return links
-    return LinkRates(
-        *(
-            replace(link, rate=1 / float(transfer_time(1 / link.rate, 1.0, nominal=nominal, bandwidth=bandwidth)))
-            for link in (links.transmit, links.receive)
-        )
-    )
+    return LinkRates(*[
+        replace(link, rate=1 / float(transfer_time(1 / link.rate, 1.0, nominal=nominal, bandwidth=bandwidth)))
+        for link in (links.transmit, links.receive)
+    ])  # fmt: skip
 
 
 def estimate_links(profile: Profile) -> LinkRates:
-    """
-    Recover the transmission itself from recorded transfers.
+    """Estimate the links' rates from recorded transfers.
 
-    A recorded interval starts when the tensor is asked for, so it contains waiting for the others; only whole busy
-    periods of a link tell its rate. A packet that is lost holds up what came after it without costing capacity, and
-    connections with several servers often do not fill the worker's link together: nine in ten of the large periods went
-    no faster than the link's rate, and the median one took ``start_time`` besides.
+    A recorded interval contains waiting for other tensors, so only whole busy periods of a link show its rate: nine in
+    ten of the large ones went no faster (lost packets, links not filled), and the median took ``start_time`` besides.
 
     Raises
     ------
@@ -121,7 +112,7 @@ def busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
 
 
 def _best_periods(steps: list[list[Operation]]) -> LinkRate:
-    """What the busy periods with at least half of the bytes of the largest show."""
+    """The rate and start of the busy periods with at least half of the bytes of the largest."""
     periods = [period for transfers in steps for period in busy_periods(transfers)]
     sizes = np.array([sum(o.bytes for o in period) for period in periods])
     seconds = np.array([max(o.end for o in period) - min(o.start for o in period) for period in periods])

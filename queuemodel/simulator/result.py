@@ -15,22 +15,7 @@ from ..base.files import write_json
 from ..base.results import Result
 from ..profile.profile import Profile
 from .graph import arrival_order
-from .kernel.state import (
-    BEGIN,
-    BUSY,
-    DROPPED,
-    END,
-    FETCH_SPAN,
-    PER_SERVER,
-    PUSH_SPAN,
-    READY,
-    SNAPSHOTS,
-    STEP_TIME,
-    STEPS,
-    STRIDE,
-    TIME,
-    State,
-)
+from .kernel import state as kernel
 from .links import estimate_links
 
 if TYPE_CHECKING:
@@ -49,8 +34,7 @@ class SimulatedRun(Result):
     _: KW_ONLY
     workers: int
     parameter_servers: int
-    #: Policy, strategy, seed, and the kind of network, with ``(assumed)`` where nobody told it (without one
-    #: where numbers say what it does)
+    #: Policy, strategy, seed, and the kind of network (``(assumed)`` where unknown; none where numbers specify it)
     settings: dict[str, Any]
     steps: int  # Simulated steps of all workers, transient included
     duration: float  # duration, warmup: Simulated seconds, and how many of them belong to the transient
@@ -77,24 +61,27 @@ class SimulatedRun(Result):
     digits = 3
 
     @classmethod
-    def from_state(cls, state: State, *, profile: Profile, settings: dict[str, Any], confidence: float) -> SimulatedRun:
+    def from_state(
+        cls, state: kernel.State, *, profile: Profile, settings: dict[str, Any], confidence: float
+    ) -> SimulatedRun:
         """Read the kernel's arrays after a run."""
-        totals = state.snapshots[: state.count[SNAPSHOTS]]
+        totals = state.snapshots[: state.count[kernel.SNAPSHOTS]]
         W, K = len(state.step), len(state.server_free)
-        durations = np.diff(totals[:, TIME], prepend=0.0)
+        durations = np.diff(totals[:, kernel.TIME], prepend=0.0)
         cut = mser5(durations)
         steady = durations[cut:]
-        stride = int(state.count[STRIDE])
-        w, slot, i = np.nonzero(state.log_times[..., END] >= 0)
+        stride = int(state.count[kernel.STRIDE])
+        w, slot, i = np.nonzero(state.log_times[..., kernel.END] >= 0)
         log = np.stack([w, state.log_step[w, slot], state.log_record[w, slot], i], axis=1)
         log_times = state.log_times[w, slot, i]
-        by_end = np.argsort(log_times[:, END], kind="stable")
+        by_end = np.argsort(log_times[:, kernel.END], kind="stable")
         first = totals[cut - 1] if cut else np.zeros(totals.shape[1])
         change = totals[-1] - first
-        seconds, steps = change[TIME], change[STEPS]
-        utilization = {"compute": float(change[BUSY] / seconds / W)}
+        seconds, steps = change[kernel.TIME], change[kernel.STEPS]
+        spans = {"step": kernel.STEP_TIME, "fetch": kernel.FETCH_SPAN, "compute": kernel.BUSY, "push": kernel.PUSH_SPAN}
+        utilization = {"compute": float(change[kernel.BUSY] / seconds / W)}
         for k in range(K):
-            sent, received, updating = change[PER_SERVER + 3 * k : PER_SERVER + 3 * k + 3]
+            sent, received, updating = change[kernel.PER_SERVER + 3 * k : kernel.PER_SERVER + 3 * k + 3]
             utilization[f"transmit[{k}]"] = float(sent / seconds / state.links[0, k])
             utilization[f"receive[{k}]"] = float(received / seconds / state.links[1, k])
             utilization[f"update[{k}]"] = float(updating / seconds)
@@ -103,17 +90,14 @@ class SimulatedRun(Result):
             workers=W,
             parameter_servers=K,
             settings=settings,
-            steps=int(totals[-1, STEPS]),
-            duration=float(totals[-1, TIME]),
-            warmup=float(first[TIME]),
+            steps=int(totals[-1, kernel.STEPS]),
+            duration=float(totals[-1, kernel.TIME]),
+            warmup=float(first[kernel.TIME]),
             utilization=utilization,
-            breakdown={
-                name: float(change[column] / steps)
-                for name, column in (("step", STEP_TIME), ("fetch", FETCH_SPAN), ("compute", BUSY), ("push", PUSH_SPAN))
-            },
+            breakdown={name: float(change[column] / steps) for name, column in spans.items()},
             staleness=np.trim_zeros(state.lags, "b") / max(1, state.lags.sum()),
-            dropped_share=float(change[DROPPED] / (steps + change[DROPPED])),
-            times=totals[:, TIME],
+            dropped_share=float(change[kernel.DROPPED] / (steps + change[kernel.DROPPED])),
+            times=totals[:, kernel.TIME],
             throughputs=stride / durations,
             confidence=confidence,
             profile=profile,
@@ -196,36 +180,25 @@ class SimulatedRun(Result):
         )
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """A row per station."""
+        """One row per station."""
         return [{"station": name, "utilization": value} for name, value in self.utilization.items()]
 
 
 def chrome_trace(profile: Profile, workers: int, log: np.ndarray, log_times: np.ndarray) -> dict[str, Any]:
-    """
-    Logged operations as Chrome trace events; `log` and `log_times` are those of a `SimulatedRun`.
-
-    A process per worker, with lanes for its links, its processor and the servers. What overlaps (connections to several
-    servers, tensors that take turns on one) gets lanes of its own, since viewers drop events that overlap in a lane. A
-    transfer's event begins when its first byte is sent, and ``args.waited`` says how many seconds it had been queued
-    until then.
-    """
+    """A run's log as Chrome trace events: a process per worker, and lanes in which nothing overlaps."""
     order = [arrival_order(step.operations) for step in profile.steps]
     lanes: dict[tuple[int, str], list[int]] = {}  # per worker and kind, when each lane falls free (nanoseconds)
     events: list[dict[str, Any]] = []
-    for row in np.lexsort((log_times[:, END], log_times[:, BEGIN])).tolist():
+    for row in np.lexsort((log_times[:, kernel.END], log_times[:, kernel.BEGIN])).tolist():
         w, number, record, i = log[row].tolist()
         times = log_times[row].tolist()
         operation = profile.steps[record].operations[order[record][i]]
-        begin, end = round(1e9 * times[BEGIN]), round(1e9 * times[END])
+        begin, end = round(1e9 * times[kernel.BEGIN]), round(1e9 * times[kernel.END])
         free = lanes.setdefault((w, operation.kind), [])
         lane = next((lane for lane, until in enumerate(free) if until <= begin), len(free))
         free[lane : lane + 1] = [end]
-        args = {
-            "step": number,
-            "bytes": operation.bytes,
-            "server": operation.server,
-            "waited": times[BEGIN] - times[READY],
-        }
+        waited = times[kernel.BEGIN] - times[kernel.READY]
+        args = {"step": number, "bytes": operation.bytes, "server": operation.server, "waited": waited}
         events.append(
             {"ph": "X", "pid": w, "tid": _lane(operation.kind, lane), "name": operation.name, "cat": operation.kind}
             | {"ts": begin / 1000, "dur": (end - begin) / 1000, "args": args}
@@ -240,23 +213,14 @@ def chrome_trace(profile: Profile, workers: int, log: np.ndarray, log_times: np.
 
 
 def _lane(kind: str, lane: int) -> int:
-    """Number of a lane, so that those of a kind stand together."""
     return 1000 * list(LANES).index(kind) + lane
 
 
 def mser5(values: np.ndarray) -> int:
-    """
-    How many of the first values belong to the transient, by MSER-5 (White, Cobb and Spratt, 2000).
+    """How many of the first values belong to the transient, by MSER-5 (White, Cobb and Spratt, 2000).
 
-    Values are averaged in fives; the cut is where the rest's variance over its squared length is least, and lies in
-    the first half.
-
-    Examples
-    --------
     >>> import numpy as np
-    >>> level = np.tile([1.0, 1.1, 0.9, 1.0, 1.0], 40)
-    >>> level[:30] += 3
-    >>> mser5(level)
+    >>> mser5(np.tile([1.0, 1.1, 0.9, 1.0, 1.0], 40) + 3.0 * (np.arange(200) < 30))
     30
     """
     fives = values[: len(values) // 5 * 5].reshape(-1, 5).mean(axis=1)
@@ -271,9 +235,7 @@ def mser5(values: np.ndarray) -> int:
 
 
 def batch_means(durations: np.ndarray, *, confidence: float, batches: int = 20) -> tuple[float, float, float]:
-    """
-    Rate at which intervals of these durations follow each other, with an interval from batch means.
-    """
+    """Rate at which intervals of these durations follow each other, with an interval from batch means."""
     from scipy.special import stdtrit
 
     rate = len(durations) / durations.sum()
@@ -291,11 +253,10 @@ TIMELINE_LANES = {"fetch": "transmit link", "compute": "worker", "push": "receiv
 
 
 def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """
-    Draw one recorded step; the links are the servers': they transmit parameters and receive gradients.
+    """Draw one recorded step; the links are the servers': they transmit parameters and receive gradients.
 
-    A recorded transfer's thin line begins when the tensor was asked for; its thick bar is the transmission itself, as
-    long as its bytes take at the estimated rate, ending at its arrival.
+    A recorded transfer's thin line begins with its request; its thick bar is the transmission itself, as long as its
+    bytes take at the estimated rate, ending at its arrival.
 
     Parameters
     ----------
@@ -304,7 +265,6 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     step : int
         Which of the recorded steps.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure without.
     **kwargs
         Passed to ``ax.barh``.
 

@@ -38,15 +38,12 @@ def trace_runs(
     progress: bool = False,
     **settings: Any,
 ) -> list[list[SimulatedRun]]:
-    """
-    Simulate every number of workers several times, each time with other phases and steps, whatever else is asked for.
+    """Simulate every number of workers several times, each time with other phases and steps.
 
-    Under control by losses every second time connections share links at once instead of by their windows: none of both
-    is right alone (`Transport.mechanisms`), but at a barrier windows are.
-    Without ``n_jobs`` in threads of this process, else in so many processes (joblib, on the engine of
-    ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Settings are those of
-    `simulate_operations`,
-    but for ``slowdown``: ``worker_speeds`` and ``accelerator_speed``, relative to the profiled worker's.
+    Under control by losses every second run shares links at once instead of by windows, except at a barrier
+    (`Transport.mechanisms`). Without ``n_jobs`` in threads of this process, else in so many processes (joblib, on the
+    engine of ``joblib.parallel_config``); without ``steps`` as many as keep a curve to seconds. Settings are those of
+    `simulate_operations`, with ``worker_speeds`` and ``accelerator_speed``, relative to the profile, for ``slowdown``.
     """
     from tqdm import tqdm
 
@@ -66,8 +63,8 @@ def trace_runs(
     links_of = settings.pop("worker_bandwidth", None)
     if links_of is not None and len(links_of) < counts[-1]:
         raise ModelError(f"trace_runs: worker_bandwidth must be {counts[-1]} or more numbers > 0, got {links_of!r}")
-    told = {name: settings.pop(name, None) for name in NETWORK}
-    kind, *_ = transports_of(profile, bandwidth=graphs.bandwidth, **told)
+    known = {name: settings.pop(name, None) for name in NETWORK}
+    kind, *_ = transports_of(profile, bandwidth=graphs.bandwidth, **known)
     waiting = Synchronization.read(settings.pop("synchronization", None))
     networks = [each.settings for each in kind.mechanisms(barrier=waiting.together)]
     tasks = [
@@ -96,7 +93,7 @@ def trace_runs(
 
 
 def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]], fitting: int) -> Iterator[SimulatedRun]:
-    """Results in order, so many at once as fit; the loop, nearly all of the time, lets go of Python's lock."""
+    """Results in order, so many at once as fit; the loop lets go of Python's lock."""
     with ThreadPoolExecutor(max(1, min(fitting, os.cpu_count() or 1))) as pool:
         try:
             yield from pool.map(operator.call, tasks)
@@ -109,7 +106,7 @@ def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]], fitting: int) -> It
 
 
 def slowdowns(workers: int, worker_speeds: Iterable[float] | None, accelerator_speed: float) -> list[float]:
-    """What the computations of each worker take longer, by its speed relative to the profiled one's."""
+    """Factors on each worker's computations, from speeds relative to the profiled one's."""
     require_number(accelerator_speed, "trace_runs: accelerator_speed", positive=True)
     speeds = [1.0] * workers if worker_speeds is None else list(worker_speeds)
     if len(speeds) < workers:

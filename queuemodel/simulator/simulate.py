@@ -1,4 +1,4 @@
-"""The cluster's rules, checked: how workers synchronize, which are slow, and how connections share a link."""
+"""One simulation, and the cluster's rules: how workers synchronize, which are slow, how connections share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import (
-    FASTEST_LINK,
-    nearest,
-    require_count,
-    require_number,
-    require_seed,
-    require_share,
-)
+from ..base.checks import FASTEST_LINK, nearest, require_count, require_number, require_seed, require_share
 from ..base.compiled import ready
 from ..base.errors import ModelError
 from ..profile.bandwidth import transports_of
@@ -29,12 +22,9 @@ from .result import SimulatedRun
 
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
-
 #: Share of its window to which a connection comes back in slow start after idleness (Linux: `tcp_current_ssthresh`);
 #: cubic's curve, which keeps more at a loss, then brings it back to all of it at once.
 RESUMED = 0.75
-
-
 #: Arguments of `cluster_rules` that `simulate_operations` has, too.
 RULES = ("synchronization", "slowdown", "straggler_probability", "straggler_slowdown")
 
@@ -64,14 +54,13 @@ def cluster_rules(
         straggler_probability=require_share(straggler_probability, "simulate: straggler_probability"),
         straggler_slowdown=require_number(straggler_slowdown, "simulate: straggler_slowdown", positive=True),
         loaded_trip=require_number(network.loaded_trip, "simulate: loaded_trip", unit="seconds"),
-        unfairness=0.0 if network.window_kept else weights,  # windows alone are as unequal as plain connections
+        unfairness=0.0 if network.window_kept else weights,  # windows are unequal by themselves
         kept=require_share(network.window_kept, "simulate: window_kept"),
         resumed=RESUMED if network.window_kept <= 0.5 else 1.0,
     )
 
 
 def per_worker(name: str, values: Sequence[float], workers: int, *, largest: float = 1e9) -> np.ndarray:
-    """One number > 0 per worker, or a `ModelError`."""
     numbers = list(values)
     if len(numbers) != workers:
         raise ModelError(f"simulate: {name} must be {workers} numbers > 0, one per worker, got {values!r}")
@@ -80,13 +69,9 @@ def per_worker(name: str, values: Sequence[float], workers: int, *, largest: flo
 
 #: Events between two moments at which a keypress can end the run, divided by the number of connections.
 EVENTS = 2_000_000
-
-#: What may be asked of the cluster.
 SETTINGS = (*MACHINES, *NETWORK, *RULES, "worker_bandwidth")
-
 #: Ends runs in other threads than the one that an interruption reaches.
 INTERRUPTED = threading.Event()
-
 #: Connections, and operations of all workers times servers, that a run may hold: 4 GB of memory.
 MOST_CONNECTIONS, MOST_OPERATIONS = 100_000, 50_000_000
 
@@ -109,7 +94,7 @@ def simulate_operations(
     Parameters
     ----------
     profile : Profile
-        With operations in its steps; they say how long computations and updates take and what waits for what.
+        With operations in its steps; for durations of computations and updates, and dependencies.
     workers : int
     steps : int
         Of each worker on average; of a synchronous run, rounds.
@@ -118,8 +103,8 @@ def simulate_operations(
     in_phase : bool
         All workers start at once; otherwise each waits for a random time of up to two steps.
     trace_steps : int
-        How many steps of each worker to keep operation by operation, for `SimulatedRun.chrome_trace`: the last ones,
-        and the one that it is in when the run ends.
+        How many of each worker's last steps to keep operation by operation, for `SimulatedRun.chrome_trace`, besides
+        the one that it is in at the end.
     confidence : float
         Of the interval around the throughput.
     progress : bool
@@ -133,15 +118,13 @@ def simulate_operations(
         Nominal bytes per second of every host's link, each direction, for what-ifs, by the rule of
         `queuemodel.profile.bandwidth`; without, what the links carried in the profile.
     policy : {"tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"}
-        Order in which a connection sends queued tensors: one after the other as recorded (TensorFlow's own order is
-        another one every step); in a uniformly random order; in turns of 64 KB, as HTTP/2 may; by first use; by last
-        use; TicTac's two orders.
+        Order in which a connection sends queued tensors: as recorded (TensorFlow's own changes every step); at random;
+        in turns of 64 KB, as HTTP/2 may; by first use; by last use; TicTac's two orders.
     synchronization : Synchronization or str
-        What workers wait for; a name where there is no number. Every worker is on its own unless given.
+        What workers wait for; a name where there is no number. By default every worker is on its own.
     sharding : {"round-robin", "greedy"}
-        How tensors are dealt to a number of servers other than the profiled one: in turn, or largest first, each to
-        the server with the fewest bytes.
-    links : Links, optional
+        How tensors are dealt to another number of servers: in turn, or largest first to the server with fewest bytes.
+    links : LinkRates, optional
         What the links carry, instead of `estimate_links(profile)`.
     worker_bandwidth : sequence of float, optional
         Payload bytes per second of each worker's link, when they differ.
@@ -150,21 +133,20 @@ def simulate_operations(
     straggler_probability, straggler_slowdown : float
         A step's computations take `straggler_slowdown` times as long with this probability.
     congestion_control : {"unknown", "cubic", "reno", "bbr"}, optional
-        TCP's in the hosts; the profile's unless given. Unknown: the likeliest, loss-based, which the result
-        says (`trace_curve` spans all).
+        TCP's in the hosts, by default the profile's. Unknown: the likeliest, loss-based, marked in the result.
     buffer : float, optional
-        Seconds that a packet waits at a full link; the profile's unless given. 0: each connection has a queue of its
+        Seconds that a packet waits at a full link, by default the profile's. 0: each connection has a queue of its
         own there (fq_codel), so that shares are equal.
     loaded_trip : float, optional
-        Seconds of a round trip over a full link, which say how slowly a connection that has shared a link takes the
-        whole of it again, and how often one falls silent (docs/explanation/shared-links); 0: at once, and never.
-        Without, it follows from these two (`queuemodel.transport.sharing`).
+        Seconds of a round trip over a full link, instead of these two: how slowly a connection takes the whole of a
+        link again that it has shared, and how often one falls silent (docs/explanation/shared-links); 0: at once, and
+        never.
     unfairness : float, optional
-        How unequally connections share a full link: standard deviation of the logarithm of their weights, drawn anew
-        every step (0.4 unless given, 0.2 under BBR, beside its accidents); 0: equally. Windows have no other weights.
+        Standard deviation of the logarithm of connections' weights at a full link, drawn anew every step (by default
+        0.4, and 0.2 under BBR, beside its accidents); 0: equal shares. Windows have no other weights.
     window_kept : float, optional
         Beside a `loaded_trip`: share of its congestion window that a connection keeps at a loss (0.7 with cubic, 0.5
-        with Reno), so that windows share links, whose buffers hold as long; 0: no windows, but BBR's memory.
+        with Reno), so that windows share links; 0: no windows, but BBR's memory.
 
     Returns
     -------
@@ -179,9 +161,8 @@ def simulate_operations(
 
     Notes
     -----
-    The idea is that of Li, Yan, Paolieri and Golubchik (ICPE 2020). Links are shared max-min fairly among connections.
-    The estimate is that of the steady state: what comes before is cut off by MSER-5, and the interval comes from batch
-    means.
+    The idea is that of Li, Yan, Paolieri and Golubchik (ICPE 2020). Links are shared max-min fairly. The transient is
+    cut off by MSER-5, and the interval comes from batch means.
 
     Examples
     --------
@@ -230,20 +211,16 @@ def simulate_operations(
             if not run(graphs.steps, state, rules, rng, target, events):
                 raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
             bar.update(int(state.count[DONE]) - bar.n)
-    said = {
-        "policy": graphs.policy,
-        "strategy": Synchronization.read(settings.get("synchronization")).name,
-        "seed": seed,
-    }
+    strategy = Synchronization.read(settings.get("synchronization")).name
+    about = {"policy": graphs.policy, "strategy": strategy, "seed": seed}
     if kind.name:
-        said["network"] = f"{kind.name} (assumed)" if others else kind.name
-    return SimulatedRun.from_state(state, profile=graphs.profile, settings=said, confidence=confidence)
+        about["network"] = f"{kind.name} (assumed)" if others else kind.name
+    return SimulatedRun.from_state(state, profile=graphs.profile, settings=about, confidence=confidence)
 
 
 def _at_start(
     graphs: Graphs, rules: Rules, *, starts: np.ndarray, worker_bandwidth: Sequence[float] | None, kept_steps: int
 ) -> State:
-    """The cluster before its first event."""
     W, K = len(starts), graphs.parameter_servers
     operations = W * int(np.diff(graphs.steps.first).max()) * (K + kept_steps)
     for what, number, most in (

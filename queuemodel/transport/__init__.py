@@ -1,7 +1,4 @@
-"""What the network does: how connections share a full link (`sharing`), and how n nodes combine their data.
-
-An algorithm is a value with the time of a reduction on a `Link`, and what travels between which nodes.
-"""
+"""What the network does: connections that share a full link (`sharing`), and algorithms that combine nodes' data."""
 
 from .collectives import (
     Algorithm,
@@ -18,22 +15,7 @@ from .collectives import (
 from .trees import COLLECTIVES, Hoplite, MultiTree, Topology, complete, mesh, ring, torus
 
 __all__ = [
-    "COLLECTIVES",
-    "Algorithm",
-    "DoubleBinaryTree",
-    "HalvingDoubling",
-    "Hierarchical",
-    "Hoplite",
-    "InRacks",
-    "Link",
-    "MultiTree",
-    "ParameterServers",
-    "RecursiveDoubling",
-    "Ring",
-    "SplitServers",
-    "Topology",
-    "complete",
-    "mesh",
-    "ring",
-    "torus",
-]
+    "COLLECTIVES", "Algorithm", "DoubleBinaryTree", "HalvingDoubling", "Hierarchical", "Hoplite", "InRacks", "Link",
+    "MultiTree", "ParameterServers", "RecursiveDoubling", "Ring", "SplitServers", "Topology", "complete", "mesh",
+    "ring", "torus",
+]  # fmt: skip

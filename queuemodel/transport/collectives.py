@@ -1,8 +1,4 @@
-"""All-reduce algorithms: their time, and what travels between which nodes.
-
-On equal nodes, with or without servers; on nodes of several ranks, and in racks under a core that carries less than all
-of them send.
-"""
+"""All-reduce algorithms: their time, and what travels between which nodes; also of several ranks, and in racks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """How connections share a full link: what TCP's congestion control and the buffers decide, for every model.
 
-A `Transport` is one kind of network: the simulation takes its numbers, the closed network how much of a link few
-connections fill (`FewFlows`), rounds of messages how late these come (`lateness`). Another control is a row of
-`CONTROLS`; a control that nobody knows is a weighted list of transports.
+The simulation takes a `Transport`'s numbers, the closed network `FewFlows`, rounds of messages their `lateness`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from ..base.errors import ModelError, QueueModelError
 from ..base.files import constants
 
 _NUMBERS = constants(__package__)
-#: Seconds that a packet waits at a full link where nobody says.
+#: Seconds that a packet waits at a full link, unless specified.
 BUFFER: float = _NUMBERS["buffer"]
 #: Seconds; no link holds packets up for longer.
 LONGEST_BUFFER = 10.0
@@ -26,8 +24,6 @@ NOTHING = 1e-300
 
 
 class Control(NamedTuple):
-    """A congestion control."""
-
     window_kept: float = 0.0  # Share of its window that a connection keeps at a loss; 0: none, but a memory of its rate
     unfairness: float = _NUMBERS["unfairness"]  # Standard deviation of the logarithm of connections' shares
     fills: bool = True  # One connection fills a link, and gives way to losses
@@ -40,16 +36,15 @@ CONTROLS = {
     "reno": Control(window_kept=0.5),
 }
 CONGESTION_CONTROLS = (*CONTROLS, "unknown")
-#: What most hosts use where nobody says: Linux, unless it is configured.
+#: Linux's, unless it is configured.
 USUAL = "cubic"
-
-#: Arguments that say on what kind of network to simulate, whatever the machines.
+#: Arguments that specify the kind of network, whatever the machines.
 NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """One kind of network: its name (empty: given by numbers), and the settings of a simulation that it comes to."""
+    """One kind of network: its name (empty for plain numbers), and its settings of a simulation."""
 
     name: str
     loaded_trip: float  # Seconds of a round trip over a full link
@@ -60,17 +55,10 @@ class Transport:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings of a simulation."""
         return {"loaded_trip": self.loaded_trip, "unfairness": self.unfairness, "window_kept": self.window_kept}
 
     def mechanisms(self, *, barrier: bool = False) -> tuple[Transport, ...]:
-        """
-        Ways of sharing to be averaged over, none of which is right alone.
-
-        Windows, as plain connections have them, put a job's transfers into more of an order than is measured, and
-        connections that share at once, without a history, into less: their errors have opposite signs. At a barrier all
-        begin together, round by round, so that no order builds up.
-        """
+        """Ways of sharing to be averaged: windows order transfers more than measured, shares at once less."""
         at_once = replace(self, loaded_trip=0.0, window_kept=0.0)
         return (self, at_once) if self.window_kept and not barrier else (self,)
 
@@ -84,20 +72,10 @@ def transports(
     unfairness: float | None = None,
     window_kept: float | None = None,
 ) -> tuple[Transport, ...]:
-    """
-    The kinds of network that it may be, the likeliest first; the last three are numbers of a simulation.
+    """The kinds of network that it may be, the likeliest first; the last three are numbers of a simulation.
 
-    Under control by losses (cubic, Reno) a connection has a congestion window, which grows until the buffer of a full
-    link overflows; windows share the link, and their history makes the shares unequal. BBR goes on at its estimate of
-    its share, and raises that with every round trip, which takes as long as the buffer holds packets. Where no packet
-    waits behind another connection's (a buffer of 0: queues of their own, as fq_codel has them), shares are equal, at
-    once. Linux uses cubic unless it is configured, so where nobody knows that comes first. Nothing of this exists
-    between processes of one machine, on loopback.
-
-    Examples
-    --------
-    >>> [(one.name, one.loaded_trip) for one in transports("unknown", 0.02)]
-    [('loss-based', 0.02), ('bbr', 0.02)]
+    Windows (cubic, Reno) overflow buffers, and their history makes shares unequal; BBR raises its estimate once per
+    round trip, which lasts as long as the buffer. Connections with queues of their own (a buffer of 0) share equally.
     """
     usual, bbr = (CONTROLS[name].unfairness if unfairness is None else unfairness for name in (USUAL, "bbr"))
     if loaded_trip is not None:
@@ -127,13 +105,10 @@ def transports(
 
 @dataclass(frozen=True, slots=True)
 class FewFlows:
-    """Workers at the two links of one server, or of several alike, on connections that do not fill a link alone (BBR).
+    """Workers at a server's two links, on connections that do not fill a link (BBR), with K of them the other way.
 
-    BBR keeps a window W under way (in_flight of constants.toml), however long the round trip. Where K connections send
-    the other way, K of their windows stand before that link, as far as its buffer holds them, and acknowledgements wait
-    there too. A connection gets its window per round trip, 1 / K of its link, or W over the buffer where that is more:
-    who is alone on a link does not fill it, and j workers use min(1, j max(1 / K, W / buffer)) of it. One connection
-    alone is paced and leaves no queue: K = 1 holds nobody back.
+    A connection gets its window W (in_flight of constants.toml) per round trip, in which acknowledgements wait behind
+    the other K windows: 1 / K of its link, or W over the buffer where that is more; a single connection is paced.
     """
 
     sizes: tuple[float, float]  # Bytes of a step from the servers and to them
@@ -145,10 +120,7 @@ class FewFlows:
         return np.minimum(window / self.buffer, 1.0)
 
     def rates(self, least: np.ndarray, Q: np.ndarray, *, workers: int, levels: int) -> np.ndarray:
-        """Mean share of a link (levels, ..., 2) that 1, 2, ... of the workers use.
-
-        The others are in the other direction independently of each other, each as likely as it is on average.
-        """
+        """Mean share of a link (levels, ..., 2) that 1, 2, ... workers use, the others sending independently."""
         here = np.arange(1, levels + 1).reshape(-1, *[1] * Q.ndim)
         others = np.maximum(workers - here, 0)
         p = np.clip(Q[..., ::-1] / np.maximum(workers - 1 - Q, NOTHING), 0.0, 1.0 - 1e-9)
@@ -158,23 +130,12 @@ class FewFlows:
             used = used + exactly * np.minimum(here * (np.maximum(1.0 / K, least) if K > 1 else 1.0), 1.0)
             more = more - exactly
             exactly = exactly * (p / (1.0 - p)) * (np.maximum(others - K, 0) / (K + 1))
-        last = np.maximum(1.0 / np.maximum(others, 1), least)  # beyond that many it is the buffer that limits queues
+        last = np.maximum(1.0 / np.maximum(others, 1), least)  # the buffer limits queues of more
         return used + np.maximum(more, 0.0) * np.minimum(here * last, 1.0)
 
 
 def lateness(message_bytes: np.ndarray, ranks: int, *, bandwidth: float, buffer: float) -> np.ndarray:
-    """
-    Mean seconds by which single messages under BBR come later than their bytes allow.
-
-    What overflows is sent again, and a message has arrived when its last hole is filled: that takes one more round
-    trip, through a full buffer. It befalls a message the likelier the longer it is; how likely was measured with rings
-    of plain sockets, 68 to 770 kB (docs/explanation/all-reduce; not exact).
-
-    Examples
-    --------
-    >>> lateness(np.array([90e3, 900e3]), 4, bandwidth=7.5e6, buffer=0.012).round(4)
-    array([0.0032, 0.012 ])
-    """
+    """Mean seconds by which BBR's lost bytes delay a message (B); measured, not exact (docs/explanation/all-reduce)."""
     held = bandwidth * buffer
     if not 0 < held < _NUMBERS["lossless_buffer"]:
         return np.zeros_like(message_bytes, dtype=float)
@@ -183,7 +144,7 @@ def lateness(message_bytes: np.ndarray, ranks: int, *, bandwidth: float, buffer:
 
 
 def ring_lateness(sizes: np.ndarray, ranks: int, *, bandwidth: float, buffer: float) -> np.ndarray:
-    """The same of the 2 (n - 1) messages of a ring that reduces so many bytes."""
+    """`lateness` of the 2 (n - 1) messages of a ring that reduces so many bytes."""
     return 2 * (ranks - 1) * lateness(np.asarray(sizes) / ranks, ranks, bandwidth=bandwidth, buffer=buffer)
 
 

@@ -133,9 +133,9 @@ def _grow(topology: Topology) -> list[tuple[int, int, int, int]]:
 class Hoplite:
     """Reduce of objects in the order of their arrival, along a tree with chains below (Zhuang et al., SIGCOMM 2021).
 
-    Small objects take a shallow tree, since latency counts; large ones a chain, whose links all carry the object once.
-    The all-reduce reduces to one node, which then sends the sum down a binomial tree of receivers that pass on what
-    they have got so far. The cost forms are ours, after the paper's L log n + d V/B of a tree of degree d.
+    Small objects take a shallow tree, for latency; large ones a chain, whose links carry the object once. The sum then
+    goes down a binomial tree of receivers that pass on what has arrived. The cost forms are ours, after the paper's
+    L log n + d V/B of a tree of degree d.
     """
 
     def chain_cap(self, message_bytes: float, link: Link) -> int:

@@ -1,8 +1,7 @@
-"""Networks with product form: mean-value analysis (of one class, of several, of many networks) and convolution.
+"""Networks with product form: mean-value analysis and convolution.
 
-Convolution works in numbers with an exponent of their own: a pair (m, e) stands for m * 2**(512 e) with m = 0 or
-2**-256 <= m < 2**256, so that nothing overflows or underflows; all terms are positive, so that nothing cancels. Arrays
-go through all populations of C classes, the last class running fastest.
+A pair (m, e) stands for m * 2**(512 e), 2**-256 <= m < 2**256 or 0: no overflow, and no cancellation, as all terms are
+positive. Arrays go through all populations of C classes, the last class fastest.
 """
 
 import numpy as np
@@ -37,7 +36,6 @@ def recursion(D, Z, N):
 
 @compiled()
 def next_point(n, N):
-    """The next lattice point."""
     for c in range(len(N) - 1, -1, -1):
         if n[c] < N[c]:
             n[c] += 1
@@ -93,10 +91,7 @@ def _step(n, K, d, z, Q, R, total, xs):
 
 @compiled(error_model="numpy")
 def recursions(D, Z, N, X, last, last_R):
-    """`recursion` of M networks at once: D (K, M), Z and N (M,).
-
-    Fills X (largest N or 0, M), and last (M,) and last_R (K, M) at each network's own population.
-    """
+    """`recursion` of M networks, D (K, M), Z, N (M,): fills X (largest N or 0, M), and last, last_R at each own N."""
     K, M = D.shape
     d, Q, R = np.zeros((K, BLOCK)), np.zeros((K, BLOCK)), np.zeros((K, BLOCK))
     z, total, xs = np.ones(BLOCK), np.ones(BLOCK), np.ones(BLOCK)
@@ -117,7 +112,6 @@ def recursions(D, Z, N, X, last, last_R):
 
 @compiled()
 def normal(m, e):
-    """The pair in its normal form."""
     if not m < np.inf:
         return m, e
     while m >= BIG:
@@ -197,11 +191,7 @@ def convolve(points, offsets, fm, fe, N, m, e):
 
 @compiled()
 def residence(D, mu, bounded, X, p0, R):
-    """R(n) of a station and one class from p(0|n) and p(j|n) = X(n) D / mu(j) p(j-1|n-1), mu having N values.
-
-    ``bounded``: rates grow to the last, mu(m); R(n) = D ((1 + Q(n-1)) / mu(m) + sum over j < m of j (1/mu(j) - 1/mu(m))
-    p(j-1|n-1)).
-    """
+    """R(n) of one class at a station of rates mu (N,), p(j|n) = X(n) D / mu(j) p(j-1|n-1); ``bounded``: up to mu(m)."""
     m, N = len(mu), len(X)
     p = np.zeros(m + 1)
     p[0] = 1.0

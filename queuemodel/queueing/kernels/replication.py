@@ -1,9 +1,7 @@
 """One replication of a simulation: a network as arrays, the compiled event loop, and a run that can be made longer.
 
-Customers at delays and first-come-first-served stations know when they will leave as soon as they come, so they wait in
-one heap; stations whose speed changes with every arrival (processor sharing, preemption, load-dependent rates) tell
-their next departure, and the earliest of all is next. The loop works on `Model` and changes `Run`, so that it can stop
-after any departure and go on later.
+Departures from delays and first-come-first-served stations are known on arrival and wait in one heap; stations whose
+speed changes with every arrival (sharing, preemption, rates) know their next one. The earliest is next.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from ..stations import PhaseType
 
 DELAY, FCFS, SHARING, LIFO, ORDERED = range(5)
 CONSTANT, GAMMA, PHASES = range(3)  # gamma of shape 1 is exponential
-
 #: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
 #: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; go (C, K, C*K), cumulative
 #: probabilities of the next class and place.
@@ -36,12 +33,11 @@ Run = namedtuple(
 BEGUN, HEAP, BATCH, DONE = range(4)
 #: `Run.clocks`: the time, and when the batch began.
 NOW, BATCH_BEGAN = range(2)
-
 #: Batches that a run is kept in: when it is made longer they are joined in pairs.
 BATCHES = 200
-#: Left out at the beginning of every run.
-WARM_UP = 0.2
-#: Departures between two looks at whether somebody wants to stop.
+#: After the warm-up, a fifth of every run.
+KEPT = slice(BATCHES // 5, BATCHES)
+#: Departures between two looks for an interruption.
 AT_ONCE = 50_000
 
 
@@ -193,7 +189,6 @@ def first_out(kind, tag, clock, n):
 
 @compiled()
 def push(times, who, size, time, customer):
-    """Into a heap of ``size``."""
     i = size
     while i > 0:
         up = (i - 1) // 2
@@ -206,7 +201,6 @@ def push(times, who, size, time, customer):
 
 @compiled()
 def pop(times, who, size):
-    """The first leaves a heap of ``size``."""
     time, customer = times[size - 1], who[size - 1]
     last, i = size - 1, 0
     while True:
@@ -223,7 +217,7 @@ def pop(times, who, size):
 
 
 class Replication:
-    """Customers who begin all at one place, another one in each replication, so that agreement is not the start's."""
+    """Customers begin at one place, another one in each replication, so that agreement is not the start's."""
 
     def __init__(
         self, routes: Routes, model: Model, counts: tuple[int, ...], rng: np.random.Generator, number: int, size: int
@@ -238,7 +232,6 @@ class Replication:
 
     @property
     def departures(self) -> int:
-        """How many there are when every batch is full."""
         return BATCHES * self.size
 
     def fill(self) -> None:
@@ -257,17 +250,15 @@ class Replication:
 
     def measures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """X (C,), Q (K, C) and how often somebody was there (K,), after the warm-up."""
-        kept = slice(int(WARM_UP * BATCHES), BATCHES)
-        time = self.run.durations[kept].sum()
-        X = self.routes.cycles(self.run.departures[kept].sum(axis=0)) / time
-        return X, self.run.areas[kept, :-1].sum(axis=0) / time, self.run.busy[kept, :-1].sum(axis=0) / time
+        time = self.run.durations[KEPT].sum()
+        X = self.routes.cycles(self.run.departures[KEPT].sum(axis=0)) / time
+        return X, self.run.areas[KEPT, :-1].sum(axis=0) / time, self.run.busy[KEPT, :-1].sum(axis=0) / time
 
     def series(self) -> np.ndarray:
-        """Queue lengths at each place, then throughputs, of each class, batch by batch after the warm-up: (B, M)."""
-        kept = slice(int(WARM_UP * BATCHES), BATCHES)
-        time = self.run.durations[kept, None]
-        queues = self.run.areas[kept].reshape(len(time), -1) / time
-        return np.hstack([queues, self.routes.cycles(self.run.departures[kept]) / time])
+        """Per batch after the warm-up, queue lengths at places, then throughputs, of each class: (B, M)."""
+        time = self.run.durations[KEPT, None]
+        queues = self.run.areas[KEPT].reshape(len(time), -1) / time
+        return np.hstack([queues, self.routes.cycles(self.run.departures[KEPT]) / time])
 
 
 def model_of(routes: Routes, population: int) -> Model:
@@ -308,7 +299,7 @@ def model_of(routes: Routes, population: int) -> Model:
 
 
 def _new_run(model: Model, place: np.ndarray, klass: np.ndarray) -> Run:
-    """Customers about to come to their places, in that order; one row more than batches for what comes after."""
+    """Customers about to come to their places, in order; one row more than batches for what comes after."""
     (K, C), N, B = model.mean.shape, len(place), BATCHES
     servers, many = model.servers[model.kind == FCFS].max(initial=1), np.int64
     return Run(

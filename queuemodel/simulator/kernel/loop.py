@@ -13,14 +13,7 @@ from .steps import ask, begin, begin_step, end_chunk, end_operation
 
 @entry
 def run(steps, s, rules, rng, target, events):
-    """
-    Go on for so many events, or until ``target`` steps are done (counted from the state's start).
-
-    Returns
-    -------
-    bool
-        False when nothing can happen any more.
-    """
+    """Go on for so many events, or until ``target`` steps are done since the start; False: nothing can happen."""
     _, W, K = s.serving.shape
     for _ in range(events):
         if s.count[DONE] >= target:

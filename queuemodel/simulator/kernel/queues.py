@@ -1,8 +1,4 @@
-"""What waits: events at known times, tensors on each connection; in binary heaps in three arrays.
-
-Heaps are ordered by (key, sequence): ties go first come, first served. An event has a kind, a worker and one of its
-step's operations.
-"""
+"""What waits: timers, and tensors on each connection, in heaps of three arrays by (key, sequence): ties in order."""
 
 from __future__ import annotations
 
@@ -27,7 +23,6 @@ def _swap(key, sequence, value, i, j):
 
 @fast
 def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
-    """Put an entry on the heap of ``n`` entries from index ``base`` on."""
     i = n
     key[base + i], sequence[base + i], value[base + i] = new_key, new_sequence, new_value
     while i and _precedes(key, sequence, base + i, base + (i - 1) // 2):
@@ -37,7 +32,6 @@ def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
 
 @fast
 def heap_pop(key, sequence, value, base, n):
-    """Take the first of the heap's ``n`` entries away and return its value."""
     n -= 1
     _swap(key, sequence, value, base, base + n)
     i = 0

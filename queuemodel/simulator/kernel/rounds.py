@@ -147,10 +147,7 @@ def end_bounded(steps, s, rules, now, w):
 
 @fast
 def go_on(steps, s, now, w):
-    """Worker ``w`` begins its next step after the pause that was recorded behind its last one.
-
-    The servers' answer, that its last one is over, waits in the queues of what they send.
-    """
+    """Worker ``w``'s next step begins after its recorded pause, and the servers' answer has waited in their queues."""
     answer = 0.0
     for k in range(s.serving.shape[2]):
         answer = max(answer, standing(s, 0, w, k))
@@ -159,7 +156,7 @@ def go_on(steps, s, now, w):
 
 @fast
 def count_step(s, now, w):
-    """Add a step to the totals, and every so many steps keep the totals; fewer of them when there are too many."""
+    """Add a step to the totals, and keep these every so many steps: more seldom once there are too many."""
     s.lags[min(s.count[DONE] - s.seen[w], len(s.lags) - 1)] += 1
     s.count[DONE] += 1
     slots = s.log_step.shape[1]

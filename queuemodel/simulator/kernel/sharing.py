@@ -1,8 +1,4 @@
-"""How connections share links: weighted max-min fairly, each by what its congestion control would send.
-
-Under BBR a flow's weight is its estimate of the bandwidth, or its window per round trip where that is less (memory.py),
-under control by losses its window (windows.py).
-"""
+"""How connections share links: weighted max-min fairly, by what each one's congestion control would send (windows)."""
 
 from __future__ import annotations
 
@@ -52,10 +48,10 @@ def open_links(s, d):
             if s.serving[d, w, k] >= 0 and s.silent[d, w, k] <= s.shared[d]:
                 s.sending[n, 0], s.sending[n, 1] = w, k
                 s.weight[n] = s.offered[d, w, k] * s.luck[d, w, k]
-                alone = s.offered[d, w, k] / s.trip[d, w, k]
+                needed = s.offered[d, w, k] / s.trip[d, w, k]
                 for link in (k, K + w):
                     s.wanted[link] += s.weight[n]
-                    s.load[d, link] += alone / s.links[d, link]
+                    s.load[d, link] += needed / s.links[d, link]
                     s.flows[d, link] += 1
                     s.unsettled[link] += 1
                 n += 1
@@ -71,13 +67,7 @@ def keep(s, i, n):
 
 @fast
 def share(s, d, capped):
-    """
-    Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager 1992, 6.5.2).
-
-    A flow's weight is what it offers times its luck; when `capped`, it gets no more than it offers, per `trip`. Notes
-    each link's number of flows and its load, what they would send together over its capacity, and which link holds each
-    flow back.
-    """
+    """Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager, 1992, 6.5.2)."""
     _, W, K = s.serving.shape
     n = open_links(s, d)
     while n:
@@ -94,6 +84,7 @@ def share(s, d, capped):
             else:
                 keep(s, i, left)
                 left += 1
+        # nobody is content with what it offers, per `trip`: the tightest link holds its flows back
         if not capped or left == n:
             left = 0
             for i in range(n):

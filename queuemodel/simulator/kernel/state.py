@@ -9,7 +9,6 @@ import numpy as np
 FETCH, COMPUTE, PUSH, UPDATE = range(4)
 #: Kinds of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes.
 START_STEP, ASK, START, FINISH = range(4)
-
 #: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step;
 #: `variable` numbers what updates apply to, by name.
 Steps = namedtuple("Steps", "first kind size duration delay server variable rank degree next_first next pause")
@@ -39,23 +38,15 @@ SEQUENCE, TIMERS, SNAPSHOTS, STRIDE, DONE, ROUND, DELIVERED = range(7)
 TIME, STEPS, STEP_TIME, FETCH_SPAN, BUSY, PUSH_SPAN, DROPPED, PER_SERVER = range(8)
 #: Columns of `State.log_times`: when the operation was ready, began and ended; of `State.ready`, the first two.
 READY, BEGIN, END = range(3)
-
 #: Payload bytes of a packet, and a congestion window's first bytes (RFC 6928).
 PACKET = 1448.0
 FIRST = 10 * PACKET
-
 #: Kept rows of totals: when they are full, every second one goes, so that memory does not grow with the run.
 KEPT = 4096
 
 
 def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rules, kept_steps: int = 0) -> State:
-    """
-    All workers about to begin their first step, worker ``w`` at ``starts[w]`` seconds.
-
-    ``links`` has shape (2, servers + workers): bytes per second of the servers' links, then of the workers', first in
-    the direction of the parameters, then in that of the gradients. Of each worker the last ``kept_steps`` steps are
-    logged, and the one that it is in.
-    """
+    """Workers ``w`` begin at ``starts[w]`` s; ``links`` (2, servers + workers): bytes/s of fetches, then pushes."""
     W, K, limit = len(starts), links.shape[1] - len(starts), int(np.diff(steps.first).max())
     timers = W * (limit + 1)
     flow, queue = (2, W, K), 2 * W * K * limit
@@ -75,67 +66,22 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
     elif rules.loaded_trip > 0:
         estimate[:] = np.minimum(links[:, None, :K], links[:, K:, None])
     return State(
-        count=count,
-        timer_time=timer_time,
-        timer_sequence=timer_sequence,
-        timer_value=timer_value,
-        step=integers(W),
-        taken=integers(W),
-        waiting=np.zeros(W, np.bool_),
-        current=np.zeros(W, np.bool_),
-        record=integers(W),
-        begun=floats(W),
-        unfinished=integers(W),
-        seen=integers(W),
-        fetched=floats(W),
-        pushed=floats(W),
-        slow=floats(W),
-        missing=integers(W, limit),
-        left=floats(W, limit),
-        rank=floats(W, limit),
-        ready=floats(W, limit, 2),
-        queued=integers(*flow),
-        queue_rank=floats(queue),
-        queue_sequence=integers(queue),
-        queue_op=integers(queue),
-        serving=np.full(flow, -1),
-        rate=floats(*flow),
-        since=floats(*flow),
-        chunk_left=floats(*flow),
-        finish=finish,
-        due=finish.reshape(-1),  # the same memory
-        backlog=floats(*flow),
-        estimate=estimate,
-        offered=floats(*flow),
-        luck=np.ones(flow),
-        trip=np.ones(flow),
-        threshold=np.full(flow, np.inf),
-        calm=floats(*flow),
-        silent=floats(*flow),
-        policed=floats(*flow),
-        idle_since=floats(*flow),
-        held=np.full(flow, -1),
-        standing=floats(2, K + W),
-        links=np.ascontiguousarray(links, float),
-        load=floats(2, K + W),
-        flows=integers(2, K + W),
-        unsettled=integers(K + W),
-        left_over=floats(K + W),
-        wanted=floats(K + W),
-        sending=integers(W * K, 2),
-        weight=floats(W * K),
-        dirty=integers(2),
-        tick=np.full(2, np.inf),
-        same_since=floats(2),
-        shared=floats(2),
-        server_free=floats(K),
-        gathered=integers(int(steps.variable.max()) + 1),
-        applied=floats(1),
-        totals=floats(PER_SERVER + 3 * K),
-        snapshots=floats(KEPT, PER_SERVER + 3 * K),
-        lags=integers(max(64, 16 * W)),
-        log_step=integers(W, slots),
-        log_record=integers(W, slots),
-        log_result=integers(W, slots),
+        count=count, timer_time=timer_time, timer_sequence=timer_sequence, timer_value=timer_value,
+        step=integers(W), taken=integers(W), waiting=np.zeros(W, np.bool_), current=np.zeros(W, np.bool_),
+        record=integers(W), begun=floats(W), unfinished=integers(W), seen=integers(W), fetched=floats(W),
+        pushed=floats(W), slow=floats(W), missing=integers(W, limit), left=floats(W, limit), rank=floats(W, limit),
+        ready=floats(W, limit, 2), policed=floats(*flow),
+        queued=integers(*flow), queue_rank=floats(queue), queue_sequence=integers(queue), queue_op=integers(queue),
+        serving=np.full(flow, -1), rate=floats(*flow), since=floats(*flow), chunk_left=floats(*flow),
+        finish=finish, due=finish.reshape(-1),  # the same memory
+        backlog=floats(*flow), estimate=estimate, offered=floats(*flow), luck=np.ones(flow), trip=np.ones(flow),
+        threshold=np.full(flow, np.inf), calm=floats(*flow), silent=floats(*flow), idle_since=floats(*flow),
+        held=np.full(flow, -1), standing=floats(2, K + W),
+        links=np.ascontiguousarray(links, float), load=floats(2, K + W), flows=integers(2, K + W),
+        unsettled=integers(K + W), left_over=floats(K + W), wanted=floats(K + W), sending=integers(W * K, 2),
+        weight=floats(W * K), dirty=integers(2), tick=np.full(2, np.inf), same_since=floats(2), shared=floats(2),
+        server_free=floats(K), gathered=integers(int(steps.variable.max()) + 1), applied=floats(1),
+        totals=floats(PER_SERVER + 3 * K), snapshots=floats(KEPT, PER_SERVER + 3 * K), lags=integers(max(64, 16 * W)),
+        log_step=integers(W, slots), log_record=integers(W, slots), log_result=integers(W, slots),
         log_times=np.full((W, slots, limit, 3), -1.0),
-    )
+    )  # fmt: skip

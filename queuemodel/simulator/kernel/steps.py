@@ -12,7 +12,6 @@ from .state import ASK, BEGIN, BUSY, COMPUTE, DONE, END, FETCH, FINISH, PER_SERV
 
 @fast
 def begin_step(steps, s, rules, now, w, rng):
-    """Draw a recorded step for worker ``w`` and begin it."""
     r = int(rng.random() * len(steps.pause))
     base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
     if rules.unfairness > 0.0:
@@ -29,22 +28,22 @@ def begin_step(steps, s, rules, now, w, rng):
         s.missing[w, i] = steps.degree[base + i]
         s.rank[w, i] = rng.random() if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
     open_log(s, w)
-    asked = -1.0
+    request = -1.0
     for i in range(n):
         if steps.degree[base + i] == 0:
             if steps.kind[base + i] == FETCH and not s.current[w]:
-                asked = now + steps.delay[base + i]
+                request = now + steps.delay[base + i]
             elif steps.kind[base + i] == PUSH:
                 set_timer(s, now + steps.delay[base + i], START, w, i)
             else:
                 begin(steps, s, rules, now, w, i)
-    if asked >= 0.0:
-        set_timer(s, asked, ASK, w, 0)
+    if request >= 0.0:
+        set_timer(s, request, ASK, w, 0)
 
 
 @fast
 def ask(steps, s, rules, now, w):
-    """Queue the parameters that a step of worker ``w`` asks for at once; only then is their order chosen."""
+    """Queue the parameters that a step of worker ``w`` requests at once; only then is their order chosen."""
     base = steps.first[s.record[w]]
     for i in range(steps.first[s.record[w] + 1] - base):
         if steps.degree[base + i] == 0 and steps.kind[base + i] == FETCH:
@@ -94,7 +93,6 @@ def begin(steps, s, rules, now, w, i):
 
 @fast
 def end_operation(steps, s, rules, now, w, i):
-    """End operation ``i`` of worker ``w`` and begin what waited for it."""
     base = steps.first[s.record[w]]
     at = base + i
     if steps.kind[at] == FETCH:
@@ -141,7 +139,6 @@ def open_log(s, w):
 
 @fast
 def log(s, now, w, i):
-    """Keep when operation ``i`` of worker ``w`` was ready, began and ended."""
     slots = s.log_step.shape[1]
     if slots:
         slot = s.taken[w] % slots

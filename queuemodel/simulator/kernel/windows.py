@@ -1,11 +1,10 @@
-"""
-How much a connection may have under way, under control by losses (Reno, cubic): its congestion window.
+"""How much a connection may have under way: its congestion window (Reno, cubic), or what BBR's estimate allows.
 
 Below its threshold a window grows by what is acknowledged (slow start), then by a packet per round trip, or by less
 where less is taken away at a loss, so that both share alike (Floyd, Handley and Padhye 2000; RFC 9438, 4.3); cubic's
-own curve is slower than that on short round trips. What the buffer of a full link cannot hold is lost, and a connection
-that loses packets keeps a share of its window (RFC 5681). One that has sent nothing for a retransmission timeout begins
-again in slow start, from half of its window for each timeout, ten packets at least (`tcp_slow_start_after_idle`).
+own curve is slower than that on short round trips. What the buffer of a full link cannot hold is lost, and a
+connection that loses packets keeps a share of its window (RFC 5681). After a retransmission timeout of idleness it
+begins again in slow start, from half of its window for each, ten packets at least (`tcp_slow_start_after_idle`).
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ def under_way(s, d, w, k):
 
 @fast
 def growth(s, rules, seconds, d, w, k):
-    """
-    Bytes that a window grows by in `seconds` at its present rate, in slow start or after.
-
-    One that is not filled does not grow (RFC 7661).
-    """
+    """Bytes that a window grows by in `seconds` at its rate; one that is not filled does not grow (RFC 7661)."""
     acknowledged, window = s.rate[d, w, k] * seconds, s.estimate[d, w, k]
     if under_way(s, d, w, k) < window:
         return 0.0
@@ -51,13 +46,10 @@ def growth(s, rules, seconds, d, w, k):
 
 @fast
 def grow(s, rules, now, seconds, d, rng):
-    """
-    Move the windows of direction ``d``, after `seconds` at their present rates.
+    """Move the windows of direction ``d``, after `seconds` at their present rates.
 
-    Where a buffer is full, what windows grow by is lost, in bursts. Far from the sender whoever grows loses: where a
-    burst was the whole window, only the timeout brings the news. At a host's own link a connection is told at once that
-    there is no room, and large ones more often: each loses in proportion to its window, so that they stay alike. But
-    where the buffer is `SCARCE` large windows are a few packets more, and shares come out as far from the sender.
+    Where a buffer is full, growth is lost in bursts: far from the sender by whoever grows, at its own link by all in
+    proportion to their windows (it learns at once that there is no room), unless the buffer is `SCARCE`.
     """
     _, W, K = s.serving.shape
     s.left_over[:], s.wanted[:] = 0.0, 0.0  # of senders' own links: what the windows there grow by, and what they are
@@ -84,11 +76,7 @@ def grow(s, rules, now, seconds, d, rng):
 
 @fast
 def lose(s, rules, now, d, w, k, whole):
-    """
-    A burst is lost: a share of the window stays, of that which slow start has doubled by the time that the news comes.
-
-    After a timeout there is slow start from one packet.
-    """
+    """Lose a burst: of the window, doubled by then in slow start, a share stays, or one packet after a timeout."""
     trip = SHORT_TRIP + standing(s, 0, w, k) + standing(s, 1, w, k)
     window = s.estimate[d, w, k]
     if window < s.threshold[d, w, k]:
@@ -111,7 +99,7 @@ def acknowledge(s, d):
 
 @fast
 def queue_up(s, rules, d):
-    """Where and for how long packets wait: what windows hold beyond rates stands before the link that holds them."""
+    """Where and for how long packets wait: windows' excess over rates stands before the link that limits them."""
     _, W, K = s.serving.shape
     for link in range(K + W):
         s.standing[d, link] = 0.0
@@ -140,16 +128,13 @@ FULL = 0.98  # a link's load from which on a queue stands before it
 QUANTA, QUANTUM, SMALLEST = 3, 2.0**-10, 2 * PACKET  # in a window, seconds and least bytes of each (`tcp_bbr.c`)
 AT_ONCE = 16 * PACKET  # what acknowledgements that come together add to a window
 ACCIDENTS, FEWEST = 12.0, 10.0  # per second and other connection, over the buffer's packets, of which there are some
-LONE = 0.25  # other connections that one alone suffers like
+LONE = 0.25  # other connections that a single one suffers like
 AGAIN = 0.05  # share of packets sent again that are lost
 POLICED = 48.0  # round trips for which a link is taken for policed
 FLIGHT = 6 * PACKET  # a round trip lasts until so much is sent
 SPREAD, MORE = 0.55, 1.25  # rates taken for policed, over the fair one: how they vary, and what they are at own links
-MISTAKEN, LEAST_FLIGHT, MOST = (
-    0.05,
-    0.05,
-    0.4,
-)  # share of far links' rates that were taken while silent, and what they come to
+#: Share of far links' rates that were taken while silent, and what they come to.
+MISTAKEN, LEAST_FLIGHT, MOST = 0.05, 0.05, 0.4
 
 
 @fast
@@ -167,11 +152,7 @@ def queue(s, rules, d, link, besides):
 
 @fast
 def waits(s, rules, d, w, k, besides):
-    """
-    Seconds that packets wait at full links on the way from sender to receiver in direction ``d``.
-
-    At the sender's own link one flow is enough, at the receiver's it takes two: one alone has been slowed down before.
-    """
+    """Seconds that packets wait at full links: one flow fills the sender's own, but the receiver's only two do."""
     K = s.serving.shape[2]
     own, far = (k, K + w) if d == 0 else (K + w, k)
     longest = 0.0
@@ -191,12 +172,9 @@ def window_rate(s, rules, d, w, k):
 
 @fast
 def remember(s, rules, now, seconds, d, rng):
-    """
-    Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
+    """Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
 
-    Once in eight round trips a flow sends a quarter more than its estimate, and what then arrives is its new estimate,
-    until the link is full. Round trips are long while packets wait at a full link, and while their acknowledgements
-    wait behind the data that goes the other way.
+    Once in eight round trips a flow sends a quarter more than its estimate, and the new estimate is what then arrives.
     """
     _, W, K = s.serving.shape
     for w in range(W):
@@ -218,7 +196,7 @@ def remember(s, rules, now, seconds, d, rng):
 
 @entry
 def suffer(s, rules, now, seconds, d, w, k, rng):
-    """What happens to a flow in `seconds` because others share its link, and, more seldom, alone."""
+    """What happens to a flow in `seconds` because others share its link, and, more seldom, by itself."""
     far = s.serving.shape[2] + w
     link = k if s.flows[d, k] > s.flows[d, far] else far
     packets = max(FEWEST, s.links[d, link] * rules.loaded_trip / PACKET)
