@@ -77,7 +77,8 @@ def stamp(folder: Path) -> int:
 
 @cache
 def _digest(folder: Path) -> str:
-    sources = (path.name.encode() + path.read_bytes() for path in sorted(folder.glob("*.py")))
+    files = sorted([*folder.glob("*.py"), *folder.glob("*.toml")])
+    sources = (path.name.encode() + path.read_bytes() for path in files)
     return hashlib.sha256(b"".join(sources)).hexdigest()
 
 

@@ -44,10 +44,10 @@ def open_links(s, d):
     n = 0
     for w in range(W):
         for k in range(K):
-            s.rate[d, w, k], s.held[d, w, k] = 0.0, -1
+            s.rate[d, w, k], s.limiting[d, w, k] = 0.0, -1
             if s.serving[d, w, k] >= 0 and s.silent[d, w, k] <= s.shared[d]:
                 s.sending[n, 0], s.sending[n, 1] = w, k
-                s.weight[n] = s.offered[d, w, k] * s.luck[d, w, k]
+                s.weight[n] = s.offered[d, w, k] * s.flow_weight[d, w, k]
                 needed = s.offered[d, w, k] / s.trip[d, w, k]
                 for link in (k, K + w):
                     s.wanted[link] += s.weight[n]
@@ -79,7 +79,7 @@ def share(s, d, capped):
         left = 0
         for i in range(n if capped else 0):
             w, k = s.sending[i, 0], s.sending[i, 1]
-            if level * s.luck[d, w, k] * s.trip[d, w, k] >= 1.0:
+            if level * s.flow_weight[d, w, k] * s.trip[d, w, k] >= 1.0:
                 settle(s, d, i, s.offered[d, w, k] / s.trip[d, w, k])
             else:
                 keep(s, i, left)
@@ -90,8 +90,8 @@ def share(s, d, capped):
             for i in range(n):
                 w, k = s.sending[i, 0], s.sending[i, 1]
                 if tightest in (k, K + w):
-                    s.held[d, w, k] = tightest
-                    settle(s, d, i, level * s.offered[d, w, k] * s.luck[d, w, k])
+                    s.limiting[d, w, k] = tightest
+                    settle(s, d, i, level * s.offered[d, w, k] * s.flow_weight[d, w, k])
                 else:
                     keep(s, i, left)
                     left += 1

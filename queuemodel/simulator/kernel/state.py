@@ -26,7 +26,7 @@ State = namedtuple(
     "count timer_time timer_sequence timer_value "
     "step taken waiting current record begun unfinished seen fetched pushed slow missing left rank ready policed "
     "queued queue_rank queue_sequence queue_op serving rate since chunk_left finish due "
-    "backlog estimate offered luck trip threshold calm silent idle_since held standing "
+    "backlog estimate offered flow_weight trip threshold recovered silent idle_since limiting standing "
     "links load flows unsettled left_over wanted sending weight dirty tick same_since shared "
     "server_free gathered applied totals snapshots lags log_step log_record log_result log_times",
 )
@@ -74,9 +74,9 @@ def new_state(steps: Steps, *, links: np.ndarray, starts: np.ndarray, rules: Rul
         queued=integers(*flow), queue_rank=floats(queue), queue_sequence=integers(queue), queue_op=integers(queue),
         serving=np.full(flow, -1), rate=floats(*flow), since=floats(*flow), chunk_left=floats(*flow),
         finish=finish, due=finish.reshape(-1),  # the same memory
-        backlog=floats(*flow), estimate=estimate, offered=floats(*flow), luck=np.ones(flow), trip=np.ones(flow),
-        threshold=np.full(flow, np.inf), calm=floats(*flow), silent=floats(*flow), idle_since=floats(*flow),
-        held=np.full(flow, -1), standing=floats(2, K + W),
+        backlog=floats(*flow), estimate=estimate, offered=floats(*flow), flow_weight=np.ones(flow), trip=np.ones(flow),
+        threshold=np.full(flow, np.inf), recovered=floats(*flow), silent=floats(*flow), idle_since=floats(*flow),
+        limiting=np.full(flow, -1), standing=floats(2, K + W),
         links=np.ascontiguousarray(links, float), load=floats(2, K + W), flows=integers(2, K + W),
         unsettled=integers(K + W), left_over=floats(K + W), wanted=floats(K + W), sending=integers(W * K, 2),
         weight=floats(W * K), dirty=integers(2), tick=np.full(2, np.inf), same_since=floats(2), shared=floats(2),

@@ -16,8 +16,8 @@ def begin_step(steps, s, rules, now, w, rng):
     base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
     if rules.unfairness > 0.0:
         for d in range(2):
-            for k in range(s.luck.shape[2]):
-                s.luck[d, w, k] = np.exp(rules.unfairness * rng.standard_normal())
+            for k in range(s.flow_weight.shape[2]):
+                s.flow_weight[d, w, k] = np.exp(rules.unfairness * rng.standard_normal())
     s.record[w] = r
     s.begun[w], s.seen[w], s.unfinished[w] = now, s.count[DONE], n
     s.fetched[w], s.pushed[w] = now, -1.0

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...base.files import constants
 from .compiler import entry, fast
 from .state import FIRST, PACKET
 
+_NUMBERS = constants(__package__)
+_BURSTS, _TRIPS, _BBR, _ACCIDENTS, _POLICED = (
+    _NUMBERS[name] for name in ("bursts", "trips", "bbr", "accidents", "policed")
+)
 LEAST = 2 * PACKET
-BURST = 7.0  # packets that a connection loses at once, where a buffer is full
-SCARCE = 8.0  # packets for each connection: where a buffer holds fewer, shares differ at the sender's own link too
-TIMEOUT = 0.2  # seconds: the least retransmission timeout
-SHORT_TRIP = 5e-4  # seconds: a round trip when nothing queues
+BURST, SCARCE = _BURSTS["burst"], _BURSTS["scarce"]
+TIMEOUT, SHORT_TRIP = _TRIPS["timeout"], _TRIPS["short"]
 
 
 @fast
@@ -56,17 +59,17 @@ def grow(s, rules, now, seconds, d, rng):
     for w in range(W):
         for k in range(K):
             own = k if d == 0 else K + w
-            if s.rate[d, w, k] > 0.0 and s.held[d, w, k] == own:
+            if s.rate[d, w, k] > 0.0 and s.limiting[d, w, k] == own:
                 s.left_over[own] += growth(s, rules, seconds, d, w, k)
                 s.wanted[own] += s.estimate[d, w, k]
     for w in range(W):
         for k in range(K):
             if s.rate[d, w, k] > 0.0:
-                link, more = s.held[d, w, k], growth(s, rules, seconds, d, w, k)
+                link, more = s.limiting[d, w, k], growth(s, rules, seconds, d, w, k)
                 far = link != (k if d == 0 else K + w)
                 scarce = rules.loaded_trip * s.links[d, link] < SCARCE * PACKET * s.flows[d, link]
                 lost = more if far or scarce else s.left_over[link] * s.estimate[d, w, k] / s.wanted[link]
-                full = link >= 0 and s.standing[d, link] >= rules.loaded_trip and now >= s.calm[d, w, k]
+                full = link >= 0 and s.standing[d, link] >= rules.loaded_trip and now >= s.recovered[d, w, k]
                 if full and rng.random() < 1 - np.exp(-lost / PACKET / BURST):
                     whole = far and rng.random() < np.exp(-s.estimate[d, w, k] / PACKET / BURST)
                     lose(s, rules, now, d, w, k, whole)
@@ -82,10 +85,10 @@ def lose(s, rules, now, d, w, k, whole):
     if window < s.threshold[d, w, k]:
         window = min(2 * window, s.threshold[d, w, k])
     s.estimate[d, w, k] = s.threshold[d, w, k] = max(LEAST, rules.kept * window)
-    s.calm[d, w, k] = now + trip
+    s.recovered[d, w, k] = now + trip
     if whole:
         s.estimate[d, w, k] = PACKET
-        s.silent[d, w, k] = s.calm[d, w, k] = now + TIMEOUT + trip
+        s.silent[d, w, k] = s.recovered[d, w, k] = now + TIMEOUT + trip
 
 
 @fast
@@ -105,7 +108,7 @@ def queue_up(s, rules, d):
         s.standing[d, link] = 0.0
     for w in range(W):
         for k in range(K):
-            link = s.held[d, w, k]
+            link = s.limiting[d, w, k]
             if s.serving[d, w, k] >= 0 and link >= 0:
                 waiting = under_way(s, d, w, k) - s.rate[d, w, k] * s.trip[d, w, k]
                 s.standing[d, link] = min(rules.loaded_trip, s.standing[d, link] + max(0.0, waiting) / s.links[d, link])
@@ -123,18 +126,12 @@ def restart(s, rules, now, d, w, k):
     s.idle_since[d, w, k] = now  # it is idle no more: since when it sends
 
 
-GAIN, CYCLE, MOST_CYCLES = 1.25, 8, 100.0
-FULL = 0.98  # a link's load from which on a queue stands before it
-QUANTA, QUANTUM, SMALLEST = 3, 2.0**-10, 2 * PACKET  # in a window, seconds and least bytes of each (`tcp_bbr.c`)
-AT_ONCE = 16 * PACKET  # what acknowledgements that come together add to a window
-ACCIDENTS, FEWEST = 12.0, 10.0  # per second and other connection, over the buffer's packets, of which there are some
-LONE = 0.25  # other connections that a single one suffers like
-AGAIN = 0.05  # share of packets sent again that are lost
-POLICED = 48.0  # round trips for which a link is taken for policed
-FLIGHT = 6 * PACKET  # a round trip lasts until so much is sent
-SPREAD, MORE = 0.55, 1.25  # rates taken for policed, over the fair one: how they vary, and what they are at own links
-#: Share of far links' rates that were taken while silent, and what they come to.
-MISTAKEN, LEAST_FLIGHT, MOST = 0.05, 0.05, 0.4
+GAIN, CYCLE, MOST_CYCLES = _BBR["gain"], _BBR["cycle"], 100.0
+FULL, QUANTA, QUANTUM, SMALLEST = _BBR["full"], _BBR["quanta"], _BBR["quantum"], 2 * PACKET
+AT_ONCE, FLIGHT = _BBR["at_once"] * PACKET, _POLICED["flight"] * PACKET
+ACCIDENTS, FEWEST, SINGLE, AGAIN = (_ACCIDENTS[name] for name in ("often", "fewest", "single", "again"))
+POLICED, SPREAD, MORE = _POLICED["lasts"], _POLICED["spread"], _POLICED["own"]
+MISTAKEN, LEAST_FLIGHT, MOST = _POLICED["mistaken"], _POLICED["least"], _POLICED["most"]
 
 
 @fast
@@ -209,7 +206,7 @@ def suffer(s, rules, now, seconds, d, w, k, rng):
         elif rng.random() < MISTAKEN:
             rate *= LEAST_FLIGHT + (MOST - LEAST_FLIGHT) * rng.random()
         s.estimate[d, w, k] = max(FLIGHT / TIMEOUT, rate)
-    if rng.random() > np.exp(-often * max(others, LONE)):
+    if rng.random() > np.exp(-often * max(others, SINGLE)):
         timeout = TIMEOUT + rules.loaded_trip
         s.silent[d, w, k] = now + timeout
         while rng.random() < AGAIN:
