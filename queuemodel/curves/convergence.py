@@ -13,7 +13,7 @@ import numpy as np
 from ..base.checks import MOST_EXAMPLES, require_count, require_number
 from ..base.drawing import MODEL, PROFILED, band, finish_axes, mark_knee, measured_points, new_axes
 from ..base.errors import FitError, ModelError
-from ..base.files import read_rows
+from ..base.files import constants, read_rows
 from ..base.results import Result, rows_of
 from ..profile.records import NoiseScale, tails
 
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DRAWS = 10_000
-#: Logarithms of B_crit in smallest measured batches; their prior's mean and standard deviation, wide around MLPerf's.
-LOG_RATIOS, CENTRE, SPREAD = np.linspace(-3.0, 9.0, 241), 3.0, 2.0
+_NUMBERS = constants(__package__)["convergence"]
+#: Logarithms of B_crit in smallest measured batches, and their prior's mean and standard deviation.
+LOG_RATIOS, CENTRE, SPREAD = np.linspace(-3.0, 9.0, 241), _NUMBERS["centre"], _NUMBERS["spread"]
 #: Relative standard deviations of what the law misses at a batch size, equally likely: each has its own tuning.
 DEVIATIONS = np.array([0.02, 0.05, 0.1, 0.2])
-#: Relative spread between seeds that is assumed, as if seen in so many seeds more.
-SEED_SPREAD, ASSUMED_SEEDS = 0.08, 2
-#: How far the noise scale is from B_crit: half an order of magnitude either way (McCandlish et al.: within one).
-NOISE_SCALE_SPREAD = 0.5 * float(np.log(10.0))
+SEED_SPREAD, ASSUMED_SEEDS = _NUMBERS["seed_spread"], _NUMBERS["assumed_seeds"]
+NOISE_SCALE_SPREAD = _NUMBERS["noise_scale_spread"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

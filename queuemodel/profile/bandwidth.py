@@ -8,19 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..base.files import readable_rate
+from ..base.files import constants, readable_rate
 from ..transport.sharing import Transport, require_network, transports
 from .profile import Profile
 
-#: Share of a link's nominal bandwidth that carries tensors: 1514 bytes on the wire less Ethernet, IP, TCP (with
-#: timestamps) and gRPC headers.
-LINK_EFFICIENCY = 0.95
-#: How many times as fast as its link a transfer may be recorded: busy times are some per cent off.
-FASTER = 1.5
-#: A link that one connection fills carries as much in every step: of 34 series on such links, over BBR's silences too,
-#: the median step had 0.95 of the best one's rate or more, and behind a policer 0.5 to 0.7. Fewer do not show it.
-#: Less than half of the least retransmission timeout (seconds) is no matter of links.
-FILLED, SILENCE, LEAST_STEPS = 0.9, 0.1, 5
+_NUMBERS = constants(__package__)["bandwidth"]
+LINK_EFFICIENCY: float = _NUMBERS["link_efficiency"]
+FASTER: float = _NUMBERS["faster"]
+FILLED, SILENCE, LEAST_STEPS = (_NUMBERS[name] for name in ("filled", "silence", "least_steps"))
 #: The note on links that one connection does not fill.
 UNFILLED = (
     "the same bytes took much longer in most steps than in the best: something other than a full link held them up "

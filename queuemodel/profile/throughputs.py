@@ -11,15 +11,12 @@ import msgspec
 
 from ..base.checks import FASTEST_LINK
 from ..base.errors import DataError, ModelError, QueueModelError, QueueModelWarning
-from ..base.files import Row, parse_bandwidth, read_rows
+from ..base.files import Row, constants, parse_bandwidth, read_rows
 from .job import Throughput
 from .profile import Profile
 
-#: Relative standard error of the throughput that n consecutive steps of one of several workers show, times the root of
-#: n: 0.36 over the testbed's traces of 2, 4 and 8 workers, since consecutive steps share their phase.
-STEP_ERROR = 0.36
-#: Steps of synchronous training that grow less, while the workers double or more, are taken for rounds.
-LEAST_GROWTH = 1.1
+_NUMBERS = constants(__package__)["throughputs"]
+STEP_ERROR, LEAST_GROWTH = _NUMBERS["step_error"], _NUMBERS["least_growth"]
 #: Steps of all workers per second from the value of each column that may hold a row's speed, and the workers. In
 #: ``step_time`` every worker makes a step: in a round, or on its own.
 SPEEDS: dict[str, Callable[[float, int], float]] = {

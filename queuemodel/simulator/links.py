@@ -11,13 +11,13 @@ import numpy as np
 
 from ..base.checks import FASTEST_LINK, require_number
 from ..base.errors import DataError
+from ..base.files import constants
 from ..base.results import Result
 from ..profile.bandwidth import nominal_bandwidth, transfer_time
 from ..profile.profile import Profile
 from ..profile.records import Operation
 
-#: Share of the large busy periods that went no faster than a link's rate.
-BEST = 0.9
+BEST = constants(__package__)["links"]["best"]
 
 
 @dataclass(frozen=True, slots=True)

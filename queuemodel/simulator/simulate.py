@@ -11,6 +11,7 @@ import numpy as np
 from ..base.checks import FASTEST_LINK, nearest, require_count, require_number, require_seed, require_share
 from ..base.compiled import ready
 from ..base.errors import ModelError
+from ..base.files import constants
 from ..profile.bandwidth import transports_of
 from ..profile.job import MOST_WORKERS
 from ..profile.profile import Profile
@@ -22,9 +23,7 @@ from .result import SimulatedRun
 
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
 LARGEST_UNFAIRNESS = 5.0
-#: Share of its window to which a connection comes back in slow start after idleness (Linux: `tcp_current_ssthresh`);
-#: cubic's curve, which keeps more at a loss, then brings it back to all of it at once.
-RESUMED = 0.75
+RESUMED = constants(__package__)["simulate"]["resumed"]
 #: Arguments of `cluster_rules` that `simulate_operations` has, too.
 RULES = ("synchronization", "slowdown", "straggler_probability", "straggler_slowdown")
 
