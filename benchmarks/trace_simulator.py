@@ -141,7 +141,7 @@ def seconds(function, *arguments, **settings) -> tuple[float, float]:
 
 def main() -> None:
     profile = network()
-    simulate_operations(profile, workers=2, steps=2)  # compile
+    simulate_operations(profile, workers=2, steps=2, links=LINKS)  # compile
     print(f"{len(profile.steps[0].operations)} operations per step, of {profile.job.tensors} tensors")
     for workers, steps in ((8, 200), (16, 200), (32, 200), (64, 200), (64, 400)):
         took, run = seconds(simulate_operations, profile, workers=workers, steps=steps, **IDEAL)
