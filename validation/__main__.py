@@ -27,7 +27,7 @@ from .half_synchronous import half_synchronous, half_synchronous_section
 from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
 from .model_errors import errors_of, waiting_errors
-from .pollux.placements import placements_section
+from .placements import placements_section
 from .published import compare_cloud
 from .series import (
     Comparison,

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from queuemodel import Throughput
+from queuemodel import PlacedStep, Throughput, read_placements
 from queuemodel.models import predict
 from queuemodel.models.growth import Strategy
 
-from .pollux.placements import applications
 from .series import HERE, Comparison, read_measured, series_folders
 
 PUBLISHED = HERE / "data" / "published_scaling.json"
@@ -130,6 +129,11 @@ def clusters() -> list[Scaling]:
         Scaling(re.split("[@ ]", one["source"])[0], one["id"], "all-reduce", *np.array(one["points"], dtype=float).T)
         for one in json.loads(CLUSTERS.read_text())["series"]
     ]
+
+
+def applications() -> dict[str, list[PlacedStep]]:
+    """Steps by placement of Pollux's applications on T4 GPUs (Qiao et al., OSDI 2021)."""
+    return {path.stem: read_placements(path) for path in sorted((HERE / "data" / "pollux").glob("*.csv"))}
 
 
 def full_nodes(gpus: int) -> list[Scaling]:

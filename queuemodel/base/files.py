@@ -307,10 +307,10 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 @cache
-def constants(package: str) -> dict[str, Any]:
-    """Values of a folder's ``constants.toml``, by name (and module)."""
+def constants(package: str, file: str = "constants.toml") -> dict[str, Any]:
+    """Values of a folder's table of measured and assumed numbers, by name (and module)."""
 
     def values(table: dict[str, Any]) -> dict[str, Any]:
         return {name: one["value"] if "value" in one else values(one) for name, one in table.items()}
 
-    return values(tomllib.loads((resources.files(package) / "constants.toml").read_text(encoding="utf-8")))
+    return values(tomllib.loads((resources.files(package) / file).read_text(encoding="utf-8")))

@@ -6,17 +6,15 @@ C is the step on one GPU with the same batch, E_N the mean of the largest of N s
 for its slowest GPU, s being the spread of a step relative to its mean. The forward pass, a share f, comes first;
 behind the backward pass the all-reduce hides, for as long as that lasts (a smooth maximum, as in A. Qiao et al.,
 "Pollux", OSDI 2021, who take f = 0 and fit γ). One ring through all GPUs carries 2 (N - 1)/N of the gradients across
-every link (Patarasuk and Yuan, 2009), so that with r(n) = 2 (n - 1)/n
+every link (Patarasuk and Yuan, 2009), so that with r(N) = 2 (N - 1)/N
 
-    m = L r(N)                              on one node,
-    m = W (k/2)^p  r(N)/r(k)  g^a           on several:
+    m = L r(N)                      on one node,
+    m = W r(N) g^a                  on two,
+    m = W r(N) g^a h (k/3)^p        on more:
 
-W is the all-reduce between two nodes of one GPU each, a says how far the GPUs of a node are in each other's way at its
-link, and p how the all-reduce grows with the nodes. Two nodes cannot tell p. A pipelined tree would have p = 0; a ring
-takes 1.9 times as long on sixteen nodes as on two, which is p = 0.3, though most of it between two and four; latencies
-and stragglers on the network go on growing.
-
-Before it stand measured steps and their table.
+W is the all-reduce between two nodes of one GPU each, and a says how far the GPUs of a node are in each other's way at
+its link. Two nodes cannot tell h, by how much the third is off a ring, nor p, how latencies and stragglers on the
+network grow: both are learnt from other clusters (placements.toml), and their spread is in the interval.
 """
 
 from __future__ import annotations
@@ -123,10 +121,10 @@ def span(batch_size: np.ndarray) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-#: Measured and assumed numbers, with their sources: constants.toml.
+#: Measured and assumed numbers, with their sources; means and spreads over clusters (`validation.placements`).
 _NUMBERS = constants(__package__)["placements"]
+_LEARNT: dict[str, tuple[float, float]] = constants(__package__, "placements.toml")
 SHARPNESS = _NUMBERS["sharpness"]
-
 TAILS = _NUMBERS["tails"]
 
 #: Of n placements: weights of the steps on one GPU with the measured batch sizes, shape (n, sizes); nodes, GPUs, and
@@ -145,18 +143,18 @@ def shapes(
 def step_time(parameters: np.ndarray, placed: Shapes) -> np.ndarray:
     """Seconds of a step, shape (..., n).
 
-    Parameters, shape (..., sizes + 6): logarithms of the steps on one GPU, the forward share (logit), straggling,
-    all-reduce on two nodes and in one (logarithms), sharing of a link, growth.
+    Parameters, shape (..., sizes + 7): logarithms of the steps on one GPU, the forward share (logit), straggling,
+    all-reduce on two nodes and in one, and what a third node makes of it (logarithms), sharing of a link, growth.
     """
     weights, nodes, gpus, gpus_per_node = placed
     alone, law = np.split(parameters, [weights.shape[1]], axis=-1)
-    forward, straggling, across, inside, sharing, growth = np.moveaxis(law, -1, 0)[..., None]
+    forward, straggling, across, inside, third, sharing, growth = np.moveaxis(law, -1, 0)[..., None]
     compute = np.exp(alone) @ weights.T
     share = 1.0 / (1.0 + np.exp(-forward))
     computed = compute * (1.0 + np.exp(straggling) * _largest(gpus))
-    several = np.maximum(nodes, 2)
-    between = np.exp(across) * (several / 2) ** growth * _ring(gpus) / _ring(several) * gpus_per_node**sharing
-    reduced = np.where(nodes > 1, between, np.exp(inside) * _ring(gpus))
+    further = np.where(nodes > 2, np.exp(third) * (np.maximum(nodes, 3) / 3) ** growth, 1.0)
+    between = np.exp(across) * further * gpus_per_node**sharing
+    reduced = np.where(nodes > 1, between, np.exp(inside)) * _ring(gpus)
     hidden = (1.0 - share) * computed
     return share * computed + (hidden**SHARPNESS + reduced**SHARPNESS) ** (1 / SHARPNESS)
 
@@ -178,7 +176,7 @@ def _largest_of(n: int) -> float:
 
 
 DOUBT = _NUMBERS["doubt"]
-
+JITTER = _NUMBERS["jitter"]
 TOLD = _NUMBERS["told"]
 
 
@@ -193,10 +191,10 @@ class PlacementModel(Model):
     measured : tuple of PlacedStep
     sizes : ndarray of int, shape (n,)
         Batch sizes of steps measured on one GPU, increasing.
-    mode, draws : ndarray, shapes (n + 6,), (B, n + 6)
+    mode, draws : ndarray, shapes (n + 7,), (B, n + 7)
         Logarithms of the seconds of these, and the parameters of `step_time`: the likeliest, and draws from the
         posterior.
-    prior_spread : ndarray, shape (6,)
+    prior_spread : ndarray, shape (7,)
         Standard deviations before anything was measured.
     error : ndarray, shape (B,)
         Relative error of a measurement in each draw, what the law misses included: the scale of Student's law.
@@ -221,8 +219,11 @@ class PlacementModel(Model):
         """What this fit cannot know, and which measurement does not fit the others."""
         unknown = [one.unsure for one, told in zip(LAW, self._told(), strict=True) if one.unsure and not told]
         notes = [f"assumed rather than measured: {', '.join(unknown)}"] if unknown else []
+        error = np.median(self.error)
+        if error * min(p.step_time for p in self.measured) < JITTER:
+            notes.append(f"steps differ by {JITTER:g} s between runs, which widens intervals beyond what was measured")
         off = np.abs(np.log([p.step_time for p in self.measured] / self.seconds(self.measured)))
-        if off.max() > DOUBT * np.median(self.error):
+        if off.max() > DOUBT * error:
             p = self.measured[int(off.argmax())]
             what = f"{p.step_time:.4g} s with {p.gpus} GPU(s) on {p.nodes} node(s), batch {p.batch_size}"
             notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
@@ -263,11 +264,13 @@ class PlacementModel(Model):
         size, n = self.job.batch_size, workers
         self._require_known(size, -(-int(n.max()) // g))
         placed = shapes(self.sizes, -(-n // g), n, np.minimum(n, g), np.full_like(n, size))
-        noise = self.error * np.random.default_rng(seed).standard_t(TAILS, len(self.draws))
+        seconds = step_time(self.mode, placed)
+        error = np.hypot(self.error[:, None], np.where(placed[1] > self.profiled_nodes, JITTER / seconds, 0.0))
+        noise = error * np.random.default_rng(seed).standard_t(TAILS, (len(self.draws), 1))
         return Outcome(
             workers=n,
-            throughput=n / step_time(self.mode, placed),
-            draws=(np.log(n) - np.log(step_time(self.draws, placed)) - noise[:, None]).T,
+            throughput=n / seconds,
+            draws=(np.log(n) - np.log(step_time(self.draws, placed)) - noise).T,
             method=f"all-reduce on nodes of {g} GPU(s) (fitted placements)",
             note=self.note,
             workers_per_node=g,
@@ -284,10 +287,10 @@ class PlacementModel(Model):
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
         value = self.mode[-len(LAW) :].copy()
-        value[:4] = np.exp(value[:4])
+        value[:5] = np.exp(value[:5])
         value[0] /= 1.0 + value[0]
         error = standard_errors(self.draws)[-len(LAW) :]
-        error[:4] *= value[:4] * np.array([1 - value[0], 1, 1, 1])
+        error[:5] *= value[:5] * np.array([1 - value[0], 1, 1, 1, 1])
         return tuple(
             Parameter(
                 one.name, found, one.unit, standard_error=off, origin="measured" if told else "assumed",
@@ -327,8 +330,8 @@ def _columns(points: Sequence[PlacedStep]) -> np.ndarray:
 class Assumed(NamedTuple):
     """A parameter of the law, in the order of `step_time`, and what is assumed of it before anything is measured.
 
-    Means and standard deviations were chosen after seeing the jobs of docs/explanation/placements. The first four are
-    logarithms, the share's of its odds; all-reduce times are relative to the fastest step on one GPU.
+    The third node and the growth are learnt (placements.toml), the others assumed. The first five are logarithms,
+    the share's of its odds; all-reduce times are relative to the fastest step on one GPU.
     """
 
     name: str
@@ -344,16 +347,13 @@ LAW = (
     Assumed("straggling", math.log(0.03), 0.7, "spread of a GPU's step, relative to its mean"),
     Assumed("all-reduce, two nodes", 0.0, 3.0, "one GPU each, hidden or not", "s"),
     Assumed("all-reduce, one node", math.log(0.1), 1.5, "two GPUs", "s", "the all-reduce inside a node"),
+    Assumed("third node", *_LEARNT["third_node"], "all-reduce on three nodes, relative to a ring's",
+            unsure="how the all-reduce grows beyond two nodes"),
     Assumed("sharing of a link", 0.1, 0.15, "exponent of the GPUs on a node",  # 0.06 to 0.2 in those jobs
             unsure="how the GPUs of a node share its link"),
-    Assumed("growth with nodes", 0.34, 0.15, "exponent of the nodes",  # as wide as jobs differ
-            unsure="how the all-reduce grows beyond two nodes"),
+    Assumed("growth with nodes", *_LEARNT["growth"], "exponent of the nodes, beyond a ring's",
+            unsure="how fast it grows with further ones"),
 )  # fmt: skip
-
-LONG = _NUMBERS["long"]
-
-#: Where, from the end, the parameters have the all-reduce between two nodes and the growth.
-ACROSS, GROWTH = -4, -1
 
 #: Draws, out of how many proposed, and how much wider than the normal approximation these spread.
 DRAWS, PROPOSED, WIDER = 400, 3000, 1.3
@@ -365,13 +365,15 @@ ASSUMED = _NUMBERS["assumed"]
 ROUNDS = 4
 
 
-def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
+def fit_placements(measured: Iterable[PlacedStep], *, law: Sequence[Assumed] = LAW) -> PlacementModel:
     """Fit how a data-parallel step depends on nodes, GPUs and batch size (`queuemodel.models.placements`).
 
     Parameters
     ----------
     measured : iterable of PlacedStep
         Some on one GPU; batch sizes on more GPUs must lie among theirs.
+    law : sequence of Assumed, optional
+        What is assumed of the law's parameters before anything is measured.
 
     Raises
     ------
@@ -395,7 +397,7 @@ def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
                 f"{span(sizes)}; measure one GPU with that batch too"
             )
     first = [np.mean([np.log(point.step_time) for point in once if point.batch_size == size]) for size in sizes]
-    mean, spread = np.array([(one.mean, one.spread) for one in LAW]).T  # the growth is that of a short all-reduce
+    mean, spread = np.array([(one.mean, one.spread) for one in law]).T
     mean[2:4] += min(first)
     mode, draws, error = _posterior(points, sizes, np.append(first, mean), mean, spread)
     return PlacementModel(points, sizes, mode, draws, spread, error)
@@ -404,7 +406,7 @@ def fit_placements(measured: Iterable[PlacedStep]) -> PlacementModel:
 def _posterior(
     points: Sequence[PlacedStep], sizes: np.ndarray, start: np.ndarray, mean: np.ndarray, spread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The posterior's mode, shape (sizes + 6,), draws from it, and the error of a measurement in each, shape (DRAWS,).
+    """The posterior's mode, shape (sizes + 7,), draws from it, and the error of a measurement in each, shape (DRAWS,).
 
     Parameters are the logarithms of steps on one GPU with these batch sizes, which the measurements alone tell, and
     those of the law.
@@ -418,9 +420,7 @@ def _posterior(
         law = parameters[..., own:]
         x = (logs - np.log(step_time(parameters, placed))) / error
         robust = np.sign(x) * np.sqrt((TAILS + 1) * np.log1p(x**2 / TAILS))
-        expected = np.broadcast_to(mean, law.shape).copy()
-        expected[..., GROWTH] /= 1.0 + np.exp(law[..., ACROSS]) / LONG
-        return np.concatenate([robust, (law - expected) / spread], axis=-1)
+        return np.concatenate([robust, (law - mean) / spread], axis=-1)
 
     error = ERROR
     for _ in range(ROUNDS):
