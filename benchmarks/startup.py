@@ -18,7 +18,14 @@ from queuemodel.base.compiled import ready
 from queuemodel.profile import examples as data
 
 PEER = ["-c", "import scipy.optimize"]
-PREDICT = ["-m", "queuemodel", "predict", str(Path(data.__file__).parent / "data" / "alexnet-60.json"), "--workers", "1:8"]
+PREDICT = [
+    "-m",
+    "queuemodel",
+    "predict",
+    str(Path(data.__file__).parent / "data" / "alexnet-60.json"),
+    "--workers",
+    "1:8",
+]
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "alexnet-60" / "trace"
 IMPORT = ["-m", "queuemodel", "import-trace", str(TRACES), "--batch-size", "32", "-o"]
 

@@ -15,11 +15,9 @@ something at each doubling. The posterior is summed over laws, costs and levels,
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from statistics import mode
 from typing import Any, Literal
 
@@ -76,8 +74,7 @@ NAMES = (*(law.name for law in LAWS), "knee")
 
 #: What the first doubling may cost: a round's time differs by 3 % from one to the next, by less where it costs little.
 COSTS = np.concatenate([np.geomspace(1e-4, 0.028, 30)[:-1], np.expm1(np.linspace(0.028, math.log(300.0), 200))])
-#: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["growth"]
+_NUMBERS, LEARNT = constants(__package__)["growth"], constants(__package__, "growth.toml")
 FAR = _NUMBERS["far"]
 #: How many knees are tried, of widths s, equally likely: service times of coefficient of variation 0.1 to 1 and more.
 KNEES, WIDTHS = 160, np.array([0.15, 0.25, 0.40, 0.65, 1.0])
@@ -107,14 +104,9 @@ class Prior:
     growth: float
 
 
-@cache
-def _numbers() -> dict[str, Any]:
-    return tomllib.loads((resources.files(__package__) / "growth.toml").read_text(encoding="utf-8"))
-
-
 def learnt_prior(kind: str) -> Prior:
     """The prior of a strategy's jobs, or of synchronous ones with "sparse gradients"."""
-    return Prior(_numbers()["shares"][kind]["value"], _numbers()["growth"]["value"][kind])
+    return Prior(LEARNT["shares"][kind], LEARNT["growth"][kind])
 
 
 class Posterior:
@@ -244,7 +236,7 @@ def _log_served(log_rate: np.ndarray, link: float | None) -> np.ndarray:
     from scipy.special import ndtr
     from scipy.stats import norm, t
 
-    rate, spread = (_numbers()[name]["value"] for name in ("server_rate", "server_rate_spread"))
+    rate, spread = LEARNT["server_rate"], LEARNT["server_rate_spread"]
     usual = {"loc": math.log(rate), "scale": spread}
     if link is None:
         return np.asarray(t.logpdf(log_rate, SERVER_FREEDOM, **usual))
