@@ -23,6 +23,7 @@ from .group import (
     IN_TURN_FROM_THREE,
     MODEL_ERROR,
     TRACING_ERROR,
+    UNRECORDED,
     Group,
     NodeLink,
     Parts,
@@ -277,7 +278,7 @@ class AllReduceModel(Model):
             alone = Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
             found.append(alone if n == 1 else group.parts(link, compute))
             if n in sure:
-                sampling = computation_error(fitted, found[-1].stragglers / compute)
+                sampling = computation_error(fitted, found[-1].stragglers / compute, n)
                 errors.append(group.log_errors(link, covariance, sampling))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
         return np.transpose(found), low, high
@@ -323,7 +324,13 @@ class AllReduceModel(Model):
         notes = []
         if not self.fitted.latency_known and self.scenario.latency is None:
             notes.append("latency is assumed: two nodes hardly tell it from bandwidth")
-        if len(self.fitted.computed) < FEW_ROUNDS:
+        if self.fitted.unrecorded:
+            recorded = self.fitted.ranks - self.fitted.unrecorded
+            notes.append(
+                f"{recorded} of {self.fitted.ranks} ranks recorded: differences between ranks are unknown, the "
+                f"interval has {UNRECORDED:.0%} of computation for them"
+            )
+        elif len(self.fitted.computed) < FEW_ROUNDS:
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
         if self._in_turn:
             notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
@@ -365,7 +372,8 @@ class AllReduceModel(Model):
             ),
             Parameter(
                 "straggler spread", 0.0 if few else float(computed.std(ddof=1) / computed.mean()), "-",
-                identified=not few, note="standard deviation of a rank's computation over its mean",
+                identified=not (few or fitted.unrecorded),
+                note="standard deviation of a rank's computation over its mean",
             ),
             Parameter("effective bandwidth", bandwidth, "B/s", standard_error=bandwidth * float(spread[0])),
             Parameter(
