@@ -192,8 +192,8 @@ def import_trace_command(
 
     Of TensorFlow's parameter servers: a folder of RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files. Of
     data-parallel training: a folder for each run of the job, with a file of each rank, PyTorch's *.pt.trace.json[.gz]
-    or *.xplane.pb of TensorFlow's MultiWorkerMirroredStrategy; one node's run tells the computation, two nodes' the
-    network.
+    (of which one is enough) or *.xplane.pb of TensorFlow's MultiWorkerMirroredStrategy; one node's run tells the
+    computation, two nodes' the network.
 
     \b
     Examples:
@@ -201,6 +201,7 @@ def import_trace_command(
       queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o p.json
     """
     require_writable(output, suffixes=JSON)
+    remarks: list[str] = []
     whole = None if parameter_bytes is None else round(parameter_bytes)
     servers: dict[str, object] = {"--workers": workers}
     job["progress"] = watched()
@@ -208,7 +209,7 @@ def import_trace_command(
         _require_traces(Path(folder))
     if any(_holds(folder, pytorch.SUFFIXES) for folder in folders):
         _refuse({"--parameter-bytes": whole, **servers}, "PyTorch's traces")
-        profile = pytorch.read_pytorch(folders, **job)
+        profile = pytorch.read_pytorch(folders, say=remarks.append, **job)
     elif any(tensorflow.is_mirrored(folder) for folder in folders):
         _refuse(servers, "traces of data-parallel training")
         profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **job)
@@ -225,6 +226,8 @@ def import_trace_command(
         profile = tensorflow.read_tensorflow(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
     show_profile(profile, output_format)
+    for remark in remarks:
+        click.echo(remark, err=output_format != "table")
 
 
 def _require_traces(folder: Path) -> None:
