@@ -139,7 +139,7 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     return IN_TURN_FROM_THREE if fitted.ranks > 2 else IN_TURN_ERROR
 
 
-UNRECORDED = _NUMBERS["unrecorded"]
+UNRECORDED, UNRECORDED_NETWORK = _NUMBERS["unrecorded"], _NUMBERS["unrecorded_network"]
 
 
 def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:

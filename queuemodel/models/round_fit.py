@@ -180,7 +180,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         at_once=at_once,
         bandwidth=bandwidth,
         latency=latency,
-        covariance=covariance + np.diag([UNRECORDED_NETWORK**2 * (unrecorded[most] > 0), 0.0]),
+        covariance=covariance,
         latency_known=bool(covariance[1, 1] < 0.25 * np.log(LATENCY_FACTOR) ** 2),
         nominal=cluster.bandwidth,
         ranks=most,
@@ -269,9 +269,6 @@ def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:
                 f"bucket(s), round {first} {sum(common):,} in {len(common)}; record steps that all reduce the same"
             )
     return alike
-
-
-UNRECORDED_NETWORK = _NUMBERS["unrecorded_network"]
 
 
 def _waited(rounds: Sequence[Round]) -> list[Round]:

@@ -115,6 +115,19 @@ def test_one_rank_without_shapes_tells_sizes_computation_and_all_reduces(publish
             qm.predict(profile, workers=[2], **asked)
 
 
+@pytest.mark.parametrize("job", ["ddp-alexnet-40", "ddp-resnet50-60"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_of_two_ranks_predicts_what_up_to_eight_were_measured_to_take(tmp_path, job, rank):
+    """The project's own testbed, whose network limits: nobody recorded the other rank, nor one alone."""
+    shutil.copy(DATA / "ddp" / job / "trace_n2" / f"rank{rank}.pt.trace.json.gz", tmp_path)
+    measured = json.loads((DATA / "ddp" / job / "measured.json").read_text())
+    rates = np.array([one["group_steps_per_s"] for one in measured])
+    curve = qm.predict(read(tmp_path)[0], workers=[one["workers"] for one in measured])
+    assert curve.rounds_per_second == pytest.approx(rates, rel=0.09)
+    each = rates * curve.workers
+    assert np.all((curve.lower < each) & (each < curve.upper))
+
+
 def test_kernels_without_a_launch_belong_to_the_step_before_the_recording(published):
     """Ranks 1 and 3 begin with 64 of them: their rounds seemed to take 18.86 and 18.97 ms."""
     profile, said = read(published / "dlrm-8xV100")
