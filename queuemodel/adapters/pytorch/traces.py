@@ -172,6 +172,7 @@ def _read_rank(path: Path) -> RankTrace:
         try:
             rounds.append(step.round())
             ignored.update(step.ignored)
+            last = step
         except _Incomplete as error:
             cut[index] = error
         except DataError as error:
@@ -193,7 +194,7 @@ def _read_rank(path: Path) -> RankTrace:
             "after all steps that are accumulated, and give the examples of all as batch size"
         )
     backend = str(info.get("backend", ""))
-    return RankTrace(str(path), rank_file.rank, ranks, backend, rounds, len(step.gradients), step.sent, +ignored)
+    return RankTrace(str(path), rank_file.rank, ranks, backend, rounds, len(last.gradients), last.sent, +ignored)
 
 
 class _RankFile(NamedTuple):
