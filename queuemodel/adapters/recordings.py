@@ -9,8 +9,8 @@ import itertools
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -175,23 +175,34 @@ class RankTrace:
     ranks: int
     backend: str
     rounds: list[Round]
+    tensors: int = 0  # How many gradients a round has, also where their sizes are not known
+    sent: int = 0  # Bytes of gradients that it hands over, where nothing else tells
+    ignored: Mapping[str, int] = field(default_factory=dict)  # How much of what was passed over
 
 
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
-    """The traces of all ranks, in their order, and of the rounds only those that all recorded (raises DataError)."""
+    """The traces of a run's ranks, in their order, and of the rounds those that all recorded (raises DataError)."""
     traces = sorted(traces, key=lambda trace: trace.rank)
     for one, other in itertools.pairwise(traces):
         if one.rank == other.rank:
             raise DataError(
                 f"{other.where}: rank {other.rank} again, as in {one.where}; give each run a folder, without copies"
             )
-    if [trace.rank for trace in traces] != list(range(traces[0].ranks)) or len({t.ranks for t in traces}) > 1:
-        present = ", ".join(str(trace.rank) for trace in traces)
-        raise DataError(f"{folder}: the files of all {traces[0].ranks} ranks are needed, got those of {present}")
+        if one.ranks != other.ranks:
+            raise DataError(
+                f"{other.where}: one of {other.ranks} ranks, and {one.where} of {one.ranks}; give each run a folder"
+            )
     numbers = set.intersection(*({one.number for one in trace.rounds} for trace in traces))
     if not numbers:
         raise DataError(f"{folder}: the ranks recorded no step in common")
     return [replace(trace, rounds=[one for one in trace.rounds if one.number in numbers]) for trace in traces]
+
+
+def recorded(run: Sequence[RankTrace]) -> str:
+    """What is used of a run, in words."""
+    ranks = ", ".join(str(trace.rank) for trace in run)
+    whose = f"all {run[0].ranks} rank(s)" if len(run) == run[0].ranks else f"rank(s) {ranks} of {run[0].ranks}"
+    return f"{len(run[0].rounds)} step(s) of {whose}"
 
 
 def ranks_of(folders: Sequence[object], runs: Sequence[Sequence[RankTrace]]) -> int:

@@ -169,8 +169,8 @@ def import_trace_command(
 
     Of TensorFlow's parameter servers: a folder of RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files. Of
     data-parallel training: a folder for each run of the job, with a file of each rank, PyTorch's *.pt.trace.json[.gz]
-    or *.xplane.pb of TensorFlow's MultiWorkerMirroredStrategy; one node's run tells the computation, two nodes' the
-    network.
+    (of which one is enough) or *.xplane.pb of TensorFlow's MultiWorkerMirroredStrategy; one node's run tells the
+    computation, two nodes' the network.
 
     \b
     Examples:
@@ -178,13 +178,14 @@ def import_trace_command(
       queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o p.json
     """
     require_writable(output, suffixes=JSON)
+    remarks: list[str] = []
     whole = None if parameter_bytes is None else round(parameter_bytes)
     job["progress"] = ask.watched()
     for folder in folders:
         _require_traces(Path(folder))
     if any(_holds(folder, pytorch.SUFFIXES) for folder in folders):
         _refuse({"--parameter-bytes": whole, "--workers": workers}, "PyTorch's traces")
-        profile = pytorch.read_pytorch(folders, **job)
+        profile = pytorch.read_pytorch(folders, say=remarks.append, **job)
     elif any(tensorflow.is_mirrored(folder) for folder in folders):
         _refuse({"--workers": workers}, "traces of data-parallel training")
         profile = tensorflow.read_mirrored(folders, parameter_bytes=whole, **job)
@@ -201,6 +202,8 @@ def import_trace_command(
         profile = tensorflow.read_tensorflow(folders[0], parameter_bytes=whole, workers=workers, **job)
     profile.save(output)
     ask.show_profile(profile, output_format)
+    for remark in remarks:
+        click.echo(remark, err=output_format != "table")
 
 
 def _require_traces(folder: Path) -> None:

@@ -23,6 +23,8 @@ from .group import (
     IN_TURN_FROM_THREE,
     MODEL_ERROR,
     TRACING_ERROR,
+    UNRECORDED,
+    UNRECORDED_NETWORK,
     Group,
     NodeLink,
     Parts,
@@ -265,9 +267,7 @@ class AllReduceModel(Model):
 
     def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
-        fitted, covariance = self.fitted, self.fitted.covariance
-        if self.scenario.latency is not None:  # a specified one has no error
-            covariance = covariance * np.diag([1.0, 0.0])
+        fitted = self.fitted
         sizes, rows = self.pieces(seed)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
         found, errors = [], []
@@ -277,10 +277,17 @@ class AllReduceModel(Model):
             alone = Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
             found.append(alone if n == 1 else group.parts(link, compute))
             if n in sure:
-                sampling = computation_error(fitted, found[-1].stragglers / compute)
-                errors.append(group.log_errors(link, covariance, sampling))
+                sampling = computation_error(fitted, found[-1].stragglers / compute, n)
+                errors.append(group.log_errors(link, self._covariance(n), sampling))
         low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
         return np.transpose(found), low, high
+
+    def _covariance(self, ranks: int) -> np.ndarray:
+        """Of the logarithms of bandwidth and latency; one rank's record hardly tells waiting from sending."""
+        covariance = self.fitted.covariance
+        if self.fitted.unrecorded and (ranks != self.fitted.ranks or self.other_machines):
+            covariance = covariance + np.diag([UNRECORDED_NETWORK**2, 0.0])
+        return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error
 
     def _waited(self, ranks: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
         """Mean seconds for which rounds of such times wait for input, and what they add to the errors up and down."""
@@ -323,7 +330,13 @@ class AllReduceModel(Model):
         notes = []
         if not self.fitted.latency_known and self.scenario.latency is None:
             notes.append("latency is assumed: two nodes hardly tell it from bandwidth")
-        if len(self.fitted.computed) < FEW_ROUNDS:
+        if self.fitted.unrecorded:
+            recorded = self.fitted.ranks - self.fitted.unrecorded
+            notes.append(
+                f"{recorded} of {self.fitted.ranks} ranks recorded: differences between ranks are unknown, the "
+                f"interval has {UNRECORDED:.0%} of computation for them"
+            )
+        elif len(self.fitted.computed) < FEW_ROUNDS:
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
         if self._in_turn:
             notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
@@ -355,7 +368,7 @@ class AllReduceModel(Model):
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, and how far to trust it."""
         fitted, slower, (bandwidth, latency, _) = self.fitted, self.slowness, self.network
-        spread = np.sqrt(np.diag(fitted.covariance))
+        spread = np.sqrt(np.diag(self._covariance(0)))
         computed = fitted.computed * slower
         few = len(computed) < 2
         return (
@@ -365,7 +378,8 @@ class AllReduceModel(Model):
             ),
             Parameter(
                 "straggler spread", 0.0 if few else float(computed.std(ddof=1) / computed.mean()), "-",
-                identified=not few, note="standard deviation of a rank's computation over its mean",
+                identified=not (few or fitted.unrecorded),
+                note="standard deviation of a rank's computation over its mean",
             ),
             Parameter("effective bandwidth", bandwidth, "B/s", standard_error=bandwidth * float(spread[0])),
             Parameter(

@@ -139,11 +139,15 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     return IN_TURN_FROM_THREE if fitted.ranks > 2 else IN_TURN_ERROR
 
 
-def computation_error(fitted: FittedRounds, stragglers: float) -> float:
-    """Error of the logarithm of the slowest rank's computation, as few rounds tell its mean and its spread."""
+UNRECORDED, UNRECORDED_NETWORK = _NUMBERS["unrecorded"], _NUMBERS["unrecorded_network"]
+
+
+def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:
+    """Error of the logarithm of the slowest of these ranks' computation, as few rounds of few tell mean and spread."""
     computed, m = fitted.computed, len(fitted.computed)
+    unlike = UNRECORDED if fitted.unrecorded and ranks > 1 else 0.0
     if m < 2:
-        return ONE_ROUND
+        return float(np.hypot(ONE_ROUND, unlike))
     mean = np.hypot(computed.std(ddof=1) / m**0.5, fitted.shared_error) / computed.mean()
     spread = (2 * (m - 1)) ** -0.5  # relative, of a standard deviation, normal law
-    return float(np.hypot(mean, spread * stragglers))
+    return float(np.linalg.norm([mean, spread * stragglers, unlike]))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec.structs import replace as replace_fields
 
 from ..base.errors import FitError
 from ..base.files import constants
@@ -28,7 +29,7 @@ class FittedRounds:
     ready: np.ndarray  # (m, b): When one rank of the typical pace had each bucket (s), m times
     computed: np.ndarray  # (m,): When it had computed
     tail: float  # Seconds from there, and from the end of the last all-reduce, to the end of the round
-    alone: float  # Seconds of a round of one rank without communication
+    alone: float  # Seconds of a round of one rank without communication; unless recorded, of computation and tail
     bucket_bytes: np.ndarray  # (b,)
     #: Bytes of each gradient and mean seconds until it was ready, in that order
     gradients: tuple[np.ndarray, np.ndarray]
@@ -49,6 +50,7 @@ class FittedRounds:
     buffer: float = 0.0  # Seconds of a buffer that single messages under BBR overflow (`late`); 0 where none is known
     #: Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none
     loading: tuple[np.ndarray, ...] = ()
+    unrecorded: int = 0  # Ranks of the largest group without a record: how they differ from the others is not known
     shared_error: float = 0.0  # Standard error of the part of ``computed`` by which all ranks were late at once (s)
 
     def carried(self, ranks: int) -> tuple[float, float]:
@@ -109,7 +111,8 @@ def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Ma
         (slowest,) = slowest_of(rows, [fitted.ranks], samples=SAMPLES, seed=0, paces=fitted.paces)
         work, latency = ring_costs(fitted.bucket_bytes, fitted.ranks, fitted.bandwidth, fitted.latency, fitted.buffer)
         ends = round_time(slowest[:, :-1], slowest[:, -1], work, latency, at_once=fitted.at_once)
-        fitted = replace(fitted, tail=max(0.0, seconds[fitted.ranks] - float(ends.mean())))
+        tail = max(0.0, seconds[fitted.ranks] - float(ends.mean()))
+        fitted = replace(fitted, tail=tail, alone=fitted.alone + (0.0 if alone else tail - fitted.tail))
     return fitted
 
 
@@ -138,6 +141,8 @@ def fit_rounds(profile: Profile) -> FittedRounds:
             "queuemodel import-trace trace_n1 trace_n2"
         )
     alike = {n: _alike(profile.rounds, n) for n in sorted({one.ranks for one in profile.rounds if one.ranks > 1})}
+    unrecorded = {n: n - len({one.rank for one in found}) for n, found in alike.items()}
+    alike = {n: _waited(found) if unrecorded[n] else found for n, found in alike.items()}
     at_once = max((at_once_in(one) for one in alike[most]), default=1)
     cluster = profile.cluster
     in_turn = at_once == 1 and profile.source.framework == "tensorflow"  # gloo's rings have two messages under way
@@ -153,19 +158,23 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     bandwidth, latency, covariance = networks.pop(most)
     # among the fewest ranks buckets wait least for each other, which some recordings take for not being ready
     own = next(found for found in alike.values() if found and np.array_equal(_sizes(found[0]), bucket_bytes))
-    alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1] or [one.computed for one in own]
+    tail = _tail(grouped)
+    alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1]
     unequal = paces(grouped, most)
     typical = np.array([1 / _pace(one, unequal) for one in own])
     computed = np.array([one.computed for one in own]) * typical
     ready = np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None]
     later, shared_error = _in_common(own, computed)
+    ready = np.maximum(ready - later[:, None], 0.0)
+    if len({one.rank for one in own}) == 1:  # what the others let it wait varies, too
+        ready[:] = ready.mean(axis=0)
     fitted = FittedRounds(
         job=profile.job,
-        ready=np.maximum(ready - later[:, None], 0.0),
+        ready=ready,
         computed=np.maximum(computed - later, 0.0),
         shared_error=shared_error,
-        tail=_tail(grouped),
-        alone=float(np.mean(alone)),
+        tail=tail,
+        alone=float(np.mean(alone or [one.computed + tail for one in own])),
         bucket_bytes=bucket_bytes,
         gradients=_gradients(own, unequal),
         at_once=at_once,
@@ -176,6 +185,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         nominal=cluster.bandwidth,
         ranks=most,
         paces=unequal,
+        unrecorded=unrecorded[most],
         fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
         congestion_control=cluster.congestion_control,
         buffer=buffer,
@@ -192,7 +202,8 @@ def _networks(
     """What `estimate_network` finds among each number of ranks of which whole rounds were recorded."""
     networks = {}
     for n, found in alike.items():
-        if groups := [group for group in _by_number(found).values() if len(group) == n]:
+        recorded = len({one.rank for one in found})
+        if groups := [group for group in _by_number(found).values() if len(group) == recorded]:
             slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
             networks[n] = estimate_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
     return networks
@@ -218,20 +229,23 @@ def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarra
 
     Were ranks drawn with it, the slowest of many would always be late. Two-way analysis of variance, ranks by rounds
     (Fisher, 1925): where rounds differ more than chance explains, all but the ranks' own deviations is taken out, and
-    these are scaled by what the rounds' means took of them. Elsewhere 0. And the standard error of what they have in
-    common, which remains in the mean.
+    these are scaled by what the rounds' means took of them. Elsewhere 0; what one rank alone recorded is taken for
+    common. And the standard error of what they have in common, which remains in the mean.
     """
     from scipy.special import fdtrc
 
-    ranks, at = rounds[0].ranks, {(one.number, one.rank): i for i, one in enumerate(rounds)}
+    recorded, at = sorted({one.rank for one in rounds}), {(one.number, one.rank): i for i, one in enumerate(rounds)}
+    ranks = len(recorded)
     whole = [number for number, group in _by_number(rounds).items() if len(group) == ranks]
-    index = np.array([[at[number, rank] for rank in range(ranks)] for number in whole], dtype=int)
+    index = np.array([[at[number, rank] for rank in recorded] for number in whole], dtype=int)
     later, m = np.zeros(len(rounds)), len(whole)
     if m < 2:
         return later, 0.0
     times = computed[index]
     mean = times.mean(axis=0)
     common = (times - mean).mean(axis=1, keepdims=True)
+    if ranks == 1:
+        return computed - mean, float(common.std(ddof=1) / np.sqrt(m))
     own = times - mean - common
     within = float((own**2).sum() / ((m - 1) * (ranks - 1)))
     ratio = ranks * float((common**2).sum() / (m - 1)) / max(within, 1e-18)
@@ -255,6 +269,26 @@ def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:
                 f"bucket(s), round {first} {sum(common):,} in {len(common)}; record steps that all reduce the same"
             )
     return alike
+
+
+def _waited(rounds: Sequence[Round]) -> list[Round]:
+    """Rounds of some ranks of a group, with buckets that are ready when all ranks have them.
+
+    The all-reduce that carries most per second is taken to wait for no other rank; what others take longer, they wait.
+    """
+    if not rounds:
+        return []
+    took = np.array([[bucket.end - bucket.begin for bucket in one.buckets] for one in rounds]).min(axis=0)
+    sizes = _sizes(rounds[0])
+    least = sizes / (sizes / np.maximum(took, 1e-9)).max()
+    moved = []
+    for one in rounds:
+        ready, ends = np.array([[bucket.ready, bucket.end] for bucket in one.buckets]).T
+        ready = np.maximum.accumulate(np.maximum(ready, ends - least))
+        ready = np.minimum(ready, np.minimum.accumulate(ends[::-1])[::-1])
+        buckets = [replace_fields(b, ready=float(r)) for b, r in zip(one.buckets, ready, strict=True)]
+        moved.append(replace_fields(one, buckets=buckets))
+    return moved
 
 
 def _sizes(one: Round) -> np.ndarray:

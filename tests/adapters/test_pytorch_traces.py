@@ -90,7 +90,13 @@ def test_what_was_recorded_is_read(tmp_path):
 CONTENTS = [
     ((JOB / "trace_n2" / "rank1.pt.trace.json.gz").read_bytes()[:5000], "rank1.*gzip"),
     (gzip.compress(b'{"traceEvents": [{"name": 5}]}'), "rank1.*not a Chrome trace"),
-    (gzip.compress(b'{"distributedInfo": {"rank": 2, "world_size": 2}, "traceEvents": []}'), "below its"),
+    (
+        gzip.compress(
+            b'{"distributedInfo": {"rank": 2, "world_size": 2}, "traceEvents": [{"ph": "X", "name": "ProfilerStep#1", '
+            b'"dur": 1}]}'
+        ),
+        "below its",
+    ),
     (b"", "empty"),
 ]
 
@@ -105,7 +111,6 @@ def test_doubles_mixtures_and_damaged_files_are_refused_by_name(folder, tmp_path
         (folder / "rank1.pt.trace.json.gz").write_bytes(content)
         refused(folder, said=said)
     (folder / "rank1.pt.trace.json.gz").unlink()
-    refused(folder, said="all 2 ranks")
     refused(tmp_path / "nowhere", said="no such folder")
     refused(tmp_path, said=r"no \*.pt.trace.json")
 
@@ -190,8 +195,8 @@ SCATTER = "c10d::_reduce_scatter_base_"
     ("edit", "said"),
     [
         (without("gloo:all_reduce"), "3 all-reduces were handed over in a step and 0 ran"),
-        (without("autograd::engine"), "no backward pass"),
-        (without("torch::autograd::AccumulateGrad"), "different gradients|no AccumulateGrad|another job"),
+        (without("autograd::engine"), "without evaluate_function.*record with PyTorch 1.10 or newer"),
+        (without("autograd::engine", "torch::autograd"), "no backward pass"),
         (without("ProfilerStep"), "no ProfilerStep"),
         (without("c10d", "gloo", step="#3"), "step 3 reduces no gradients, others do; call profiler.step"),
         (without("c10d", "gloo"), "2 ranks, but no all-reduce in any step; train by the DistributedDataParallel"),
@@ -204,7 +209,7 @@ SCATTER = "c10d::_reduce_scatter_base_"
     ],
 )  # fmt: skip
 def test_what_is_no_round_of_gradients_is_refused(folder, edit, said):
-    change(folder, edit, ranks=(0, 1) if said.startswith("different") else (0,))
+    change(folder, edit)
     refused(folder, said=said)
 
 

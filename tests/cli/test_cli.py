@@ -304,6 +304,9 @@ def test_traces_become_profiles_of_what_is_told(run, examples):
         assert code == 0
         assert qm.Profile.load("o.json") == truth
         assert json.loads(out) == {"name": "x", "batch_size": 9, "fields": truth.summary()}
+    _, out, _ = run("import-trace", ddp[1], *options.split())
+    used = "used 12 step(s) of all 2 rank(s): 3,047,988 bytes of 8 gradients in 3 all-reduces a step"
+    assert out.splitlines()[-2:] == [used, "ignored nothing"]
 
 
 def test_the_largest_population_is_solved_and_one_more_is_refused(run, told):

@@ -206,3 +206,25 @@ def test_every_field_is_read_from_the_rounds():
         assert getattr(after, name) == pytest.approx(by * getattr(before, name))
     assert after.gradients[1] == pytest.approx(factor * before.gradients[1])
     assert fit_rounds(with_rates(made, {1: 1 / 0.9})).alone == fitted.alone  # rounds that waited are no untraced ones
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_rank_of_a_group_tells_its_rounds_and_the_interval_holds_the_others(rank):
+    """Rank 1 is 8 % slower: what rank 0 waits for it is no time of the network's, and stays among two."""
+    optimizer = 0.1
+    rounds = [msgspec.structs.replace(r, round_time=r.round_time + optimizer) for r in recorded(slow=1.08).rounds]
+    whole = msgspec.structs.replace(recorded(), rounds=rounds)
+    own = [r for r in rounds if r.ranks == 2 and r.rank == rank]
+    part = msgspec.structs.replace(whole, rounds=own)
+    fitted, computed = fit_rounds(part), np.mean([r.computed for r in own])
+    assert (fitted.unrecorded, fit_rounds(whole).unrecorded) == (1, 0)
+    assert fitted.alone == pytest.approx(computed + optimizer)  # no round of one rank is there
+    curve, truth = predict(part, workers=[1, 2, 8]), predict(whole, workers=[1, 2, 8])
+    assert 1 / curve.rounds_per_second[0] == pytest.approx(computed + optimizer, rel=1e-6)
+    assert 1 / curve.rounds_per_second[1] == pytest.approx(np.mean([r.round_time for r in own]), rel=0.005)
+    inside = (curve.lower < truth.steps_per_second) & (truth.steps_per_second < curve.upper)
+    assert inside[1:].all()  # alone, the slow one is slow
+    assert "1 of 2 ranks recorded: differences between ranks are unknown" in curve.note
+    assert "ranks recorded" not in truth.note
+    width, usual = (np.log(one.upper / one.lower)[1:] for one in (curve, truth))
+    assert np.all(width > 2 * 1.64 * 0.08) and np.all(width > 1.5 * usual)

@@ -1,0 +1,271 @@
+"""Traces that others recorded and published (`tests/data/README.md`), most as people do: one rank's file, no shapes.
+
+What must be read is computed here by itself, from the events' own numbers.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import recording
+from test_pytorch_traces import DATA, in_steps
+
+import queuemodel as qm
+from queuemodel.adapters import read_pytorch
+
+RESNET_BYTES = 4 * 25_557_032
+EVALUATED, ALL_REDUCE = "autograd::engine::evaluate_function", "c10d::allreduce_"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    shutil.unpack_archive(DATA / "pytorch-traces.tar.xz", folder, filter="data")
+    return folder / "pytorch-traces"
+
+
+@pytest.fixture
+def copied(published, tmp_path):
+    """A run's folder, with its traces as ``edit`` leaves them."""
+
+    def copy(run, edit=None):
+        folder = shutil.copytree(published / run, tmp_path / run)
+        for path in folder.iterdir() if edit else ():
+            trace = json.loads(path.read_text())
+            edit(trace)
+            path.write_text(json.dumps(trace))
+        return folder
+
+    return copy
+
+
+def events(folder):
+    (path,) = folder.iterdir()
+    return json.loads(path.read_text())["traceEvents"]
+
+
+def read(folder, **known):
+    said = []
+    return read_pytorch([folder], batch_size=32, say=said.append, **known), said
+
+
+def refused(folder, said):
+    recording.refused(read_pytorch, [folder], batch_size=32, said=said)
+
+
+def is_nccl(event):
+    return event["name"].startswith("nccl") and event["cat"] == "kernel"
+
+
+def of_steps(trace):
+    """Each step's mark, and the kernels that it launched, in order of their launch."""
+    calls = {e["args"]["correlation"]: e["ts"] for e in trace if e["name"] == "launch"}
+    there = [e for e in trace if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
+    launched = sorted((calls.get(e["args"]["correlation"], -1.0), i) for i, e in enumerate(there))
+    for mark in sorted((e for e in trace if e["name"].startswith("ProfilerStep")), key=lambda e: e["ts"]):
+        yield mark, [(at, there[i]) for at, i in launched if mark["ts"] <= at < mark["ts"] + mark["dur"]]
+
+
+def named(trace, *names):
+    return [event for event in trace["traceEvents"] if event["name"].startswith(names)]
+
+
+def drop(trace, gone):
+    trace["traceEvents"] = [event for event in trace["traceEvents"] if not gone(event)]
+
+
+def test_one_rank_without_shapes_tells_sizes_computation_and_all_reduces(published):
+    folder = published / "resnet50-2xA100"
+    profile, said = read(folder)
+    trace = events(folder)
+    steps = list(of_steps(trace))
+    begun = [own[0][1]["ts"] for _, own in steps]
+    ends = [*begun[1:], steps[-1][0]["ts"] + steps[-1][0]["dur"]]
+    for one, (mark, own), start, end in zip(profile.rounds, steps, begun, ends, strict=True):
+        assert one.round_time == pytest.approx(1e-6 * (end - start), abs=1e-6)
+        reduced = [kernel for _, kernel in own if kernel["args"].get("Collective name") == "allreduce"]
+        assert [bucket.bytes for bucket in one.buckets] == [4 * kernel["args"]["In msg nelems"] for kernel in reduced]
+        spans = [(kernel["ts"] - start, kernel["ts"] + kernel["dur"] - start) for kernel in reduced]
+        assert np.array([(b.begin, b.end) for b in one.buckets]) == pytest.approx(1e-6 * np.array(spans), abs=1e-6)
+        backward = max(
+            e["ts"] + e["dur"]
+            for e in trace
+            if e["name"].startswith(EVALUATED) and mark["ts"] <= e["ts"] < mark["ts"] + mark["dur"]
+        )
+        done = max(e["ts"] + e["dur"] for at, e in own if at <= backward and not is_nccl(e))
+        assert one.computed == pytest.approx(1e-6 * (done - start), abs=1e-6)
+        assert not one.gradients
+    assert (profile.job.parameter_bytes, profile.job.tensors) == (RESNET_BYTES, 161)
+    assert said[0] == "used 3 step(s) of rank(s) 0 of 2: 102,228,128 bytes of 161 gradients in 5 all-reduces a step"
+    assert said[1] == "ignored broadcast: 6"
+
+    curve = qm.predict(profile, workers=[1, 2, 4])
+    recorded = np.mean([one.round_time for one in profile.rounds])
+    assert 1 / curve.rounds_per_second[1] == pytest.approx(recorded, rel=0.005)
+    # alone it waits for no all-reduce, and does all else: the optimizer, too
+    exposed = np.mean([one.buckets[-1].end - one.computed for one in profile.rounds])
+    assert 1 / curve.rounds_per_second[0] == pytest.approx(recorded - exposed, rel=1e-3)
+    assert recorded - exposed == pytest.approx(0.218, abs=0.001)
+    assert curve.efficiency[1] == pytest.approx(0.99, abs=0.005)
+    assert "1 of 2 ranks recorded: differences between ranks are unknown" in curve.note
+    assert (curve.upper / curve.lower)[1:].min() > 1.2 > (curve.upper / curve.lower)[0]
+    for asked in ({"bucket_bytes": 1e6}, {"scheme": "horovod"}):
+        with pytest.raises(qm.ModelError, match="needs recorded gradients; record PyTorch with record_shapes=True"):
+            qm.predict(profile, workers=[2], **asked)
+
+
+@pytest.mark.parametrize("job", ["ddp-alexnet-40", "ddp-resnet50-60"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_of_two_ranks_predicts_what_up_to_eight_were_measured_to_take(tmp_path, job, rank):
+    """The project's own testbed, whose network limits: nobody recorded the other rank, nor one alone."""
+    shutil.copy(DATA / "ddp" / job / "trace_n2" / f"rank{rank}.pt.trace.json.gz", tmp_path)
+    measured = json.loads((DATA / "ddp" / job / "measured.json").read_text())
+    rates = np.array([one["group_steps_per_s"] for one in measured])
+    curve = qm.predict(read(tmp_path)[0], workers=[one["workers"] for one in measured])
+    assert curve.rounds_per_second == pytest.approx(rates, rel=0.09)
+    each = rates * curve.workers
+    assert np.all((curve.lower < each) & (each < curve.upper))
+
+
+def test_kernels_without_a_launch_belong_to_the_step_before_the_recording(published):
+    """Ranks 1 and 3 begin with 64 of them: their rounds seemed to take 18.86 and 18.97 ms."""
+    profile, said = read(published / "dlrm-8xV100")
+    truth = []
+    for path in sorted((published / "dlrm-8xV100").iterdir()):
+        ((mark, own),) = of_steps(json.loads(path.read_text())["traceEvents"])
+        truth.append(1e-6 * (mark["ts"] + mark["dur"] - own[0][1]["ts"]))
+    assert [one.round_time for one in profile.rounds] == pytest.approx(truth, abs=1e-6)
+    assert [truth[1], truth[3]] == pytest.approx([0.01858, 0.01763], abs=5e-6)
+    assert {tuple(bucket.bytes for bucket in one.buckets) for one in profile.rounds} == {(1_576_964, 448, 907_840)}
+    assert all(sum(g.bytes for g in one.gradients) == 4 * 621_313 for one in profile.rounds)
+    assert said[1] == "ignored alltoall: 40, kernels of an earlier step: 128"
+    assert "ranks recorded" not in qm.predict(profile, workers=[8]).note
+
+
+def test_all_reduces_of_an_earlier_step_are_no_buckets(published, copied):
+    """Three ran in the first step that the program had handed over before: "3 were handed over and 6 ran"."""
+
+    def alone(trace):  # what refuses this job is how much it exchanges besides
+        launches = [e for e in named(trace, "nccl:all_to_all") if e["cat"] == "user_annotation"]
+        calls = {
+            e["args"]["correlation"]
+            for e in named(trace, "launch")
+            if any(one["ts"] <= e["ts"] <= one["ts"] + one["dur"] for one in launches)
+        }
+        drop(trace, lambda e: e["name"] == "nccl:all_to_all")
+        drop(trace, lambda e: is_nccl(e) and e["args"]["correlation"] in calls)
+
+    refused(published / "dlrm-2xV100", "nccl:all_to_all and the like move 160,152,200 elements beside the 50,009,301")
+    profile, said = read(copied("dlrm-2xV100", alone))
+    assert [len(one.buckets) for one in profile.rounds] == [3, 3]
+    assert profile.job.parameter_bytes == 4 * 50_009_301
+    assert "kernels of an earlier step: 614" in said[1]
+
+
+def test_traffic_of_unknown_size_is_weighed_by_its_time(copied):
+    """Kernels that no record surrounds, as of other programs' libraries."""
+    unrecorded = copied("dlrm-2xV100", lambda trace: drop(trace, lambda e: e["name"] == "nccl:all_to_all"))
+    refused(unrecorded, r"SendRecv.* and the like take [\d,]+ us, of sizes that are not recorded, beside the [\d,]+ of")
+
+
+def test_a_kernels_name_says_least(published):
+    """Here all collectives run in kernels of one name, and batches are copied 150 ms ahead of their step."""
+    profile, said = read(published / "dlrm-16")
+    trace = events(published / "dlrm-16")
+    assert {e["name"].split("_")[1] for e in trace if is_nccl(e)} == {"SendRecv"}
+    handed = [e for e in trace if e["name"] == "nccl:all_reduce"]
+    sizes = [4 * int(np.prod(e["args"]["Input Dims"][0])) for e in handed]
+    assert [bucket.bytes for one in profile.rounds for bucket in one.buckets] == sizes
+    marks = [e["dur"] for e in trace if e["name"].startswith("ProfilerStep")]
+    assert [one.round_time for one in profile.rounds[1:]] == pytest.approx(1e-6 * np.array(marks[1:]), rel=0.01)
+    assert "reducescatter: 6" in said[1]
+    assert "allgather: 6" in said[1]
+
+
+def test_the_groups_size_is_that_of_the_kernels_where_the_file_has_none(published, copied):
+    without = copied("resnet50-2xA100", lambda trace: trace.pop("distributedInfo"))
+    assert read(without)[0].rounds == read(published / "resnet50-2xA100")[0].rounds
+    unknown = copied("hooks-2xV100", lambda trace: trace.pop("distributedInfo"))
+    refused(unknown, "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor their 'Group size' says")
+
+
+def test_categories_of_pytorch_1_10_and_1_11_are_those_of_later_ones(published, copied):
+    old = {"cpu_op": "Operator", "kernel": "Kernel", "cuda_runtime": "Runtime", "gpu_memcpy": "Memcpy"}
+    old["gpu_memset"] = "Memset"
+
+    def renamed(trace):
+        for event in trace["traceEvents"]:
+            event["cat"] = old.get(event["cat"], event["cat"])
+
+    for run in ("dlrm-8xV100", "resnet50-1xV100"):
+        assert read(copied(run, renamed)) == read(published / run)
+    refused(published / "resnet50-pytorch19", "ProfilerStep#5: .*without evaluate_function.*PyTorch 1.10 or newer")
+
+
+def test_one_rank_under_distributed_data_parallel_is_a_single_one(published):
+    """Its buckets go nowhere; their records tell how large the gradients are."""
+    profile, said = read(published / "resnet50-1xV100")
+    assert (profile.job.parameter_bytes, profile.job.tensors) == (RESNET_BYTES, 161)
+    assert not any(one.buckets for one in profile.rounds)
+    assert said == [f"used 2 step(s) of all 1 rank(s): {RESNET_BYTES:,} bytes of 161 gradients in no all-reduce a step",
+                    "ignored nothing"]  # fmt: skip
+
+
+def test_a_programs_own_all_reduces_amid_the_backward_pass_are_its_buckets(published, copied):
+    """404 of them, all before the first gradient is accumulated."""
+    refused(published / "hooks-2xV100", "neither 'ncclKernel_AllReduce.* nor the records around its launch tell its")
+
+    def with_shapes(trace):
+        for number, event in enumerate(named(trace, "nccl:all_reduce")):
+            event["args"] = {"Input Dims": [[number + 1]], "Input type": ["float"]}
+
+    profile, _ = read(copied("hooks-2xV100", with_shapes))
+    (one,) = profile.rounds
+    assert [bucket.bytes for bucket in one.buckets] == [4 * (n + 1) for n in range(404)]
+    assert all(bucket.begin <= bucket.end for bucket in one.buckets)
+
+
+@pytest.mark.parametrize(("cut", "kept"), [(6, [4, 5]), (4, [5, 6]), (5, None)])
+def test_incomplete_steps_are_left_out_at_the_ends(copied, cut, kept):
+    """As where a recording stops before the accelerator has done all."""
+
+    def lose(trace):
+        (own,) = [own for step, own in in_steps(trace) if step["name"] == f"ProfilerStep#{cut}"]
+        calls = {event["args"]["correlation"] for event in own if event["name"] == "launch"}
+        drop(trace, lambda e: is_nccl(e) and e["args"]["correlation"] in calls)
+
+    folder = copied("resnet50-2xA100", lose)
+    if kept is None:
+        refused(folder, "ProfilerStep#5: 5 all-reduces were handed over in a step and 0 ran in it; record whole steps")
+        return
+    profile, said = read(folder)
+    assert [one.number for one in profile.rounds] == kept
+    assert "incomplete steps: 1" in said[1]
+
+
+def test_shapes_that_are_left_out_are_no_scalars(copied):
+    """PyTorch up to 2.1 writes [] for a list of tensors: a broadcast of buffers beside it must not look large."""
+
+    def with_buffers(trace):
+        for _, own in in_steps(trace):
+            first = own[0]
+            args = {"Input Dims": [[[26_560]]], "Input type": ["TensorList"]}
+            trace["traceEvents"].append(first | {"cat": "cpu_op", "name": "c10d::broadcast_", "dur": 1, "args": args})
+
+    profile, said = read(copied("dlrm-8xV100", with_buffers))
+    assert profile.job.parameter_bytes == 4 * 621_313
+    assert "broadcast: 8" in said[1]
+
+
+def test_a_last_step_in_which_nothing_is_trained_is_left_out(published, copied):
+    """As after the last call of profiler.step()."""
+
+    def with_another(trace):
+        last = max(named(trace, "ProfilerStep"), key=lambda e: e["ts"])
+        after = {"name": "ProfilerStep#107", "ts": last["ts"] + last["dur"] + 1, "dur": 50}
+        trace["traceEvents"].append(last | after)
+
+    profile, said = read(copied("resnet50-1xV100", with_another))
+    assert profile.job == read(published / "resnet50-1xV100")[0].job
+    assert ([one.number for one in profile.rounds], said[1]) == ([101, 102], "ignored incomplete steps: 1")
