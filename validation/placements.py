@@ -8,7 +8,6 @@ one cluster share hardware, software and authors: each cluster counts as one job
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import sys
@@ -24,6 +23,7 @@ from queuemodel import PlacedStep, PlacementModel, fit_placements, read_placemen
 from queuemodel.base.files import write_atomically
 from queuemodel.models.placements import LAW, Assumed
 
+from .nccl import AWS
 from .published import CLUSTERS, EMBEDDINGS, LATER, PUBLISHED, applications
 from .series import HERE
 
@@ -46,11 +46,12 @@ def jobs() -> dict[Key, list[PlacedStep]]:
     """What was measured on one GPU, on two nodes and on more, by cluster and job."""
     found = {("Pollux, T4", name): points for name, points in applications().items()}
     found |= {("Sia, RTX", p.stem): read_placements(p) for p in sorted((HERE / "data" / "rtx").glob("*.csv"))}
-    with (HERE / "data" / "aws_steps.csv").open() as file:
-        for row in csv.DictReader(file):
-            nodes = int(row["nodes"])
-            point = PlacedStep(nodes=nodes, gpus=nodes, batch_size=128, step_time=float(row["step_time"]))
-            found.setdefault(("Gradient-Compression, AWS", f"{row['instance']} {row['model']}"), []).append(point)
+    for job in json.loads(AWS.read_text()):
+        if job["reducer"] == "NoneAllReducer":
+            steps = {int(nodes): row["step"] for nodes, row in job["by_nodes"].items()}
+            found["Gradient-Compression, AWS", f"{job['instance'][:2].lower()} {job['model']}"] = [
+                PlacedStep(nodes=n, gpus=n, batch_size=job["batch_size"], step_time=step) for n, step in steps.items()
+            ]
     for one in (one for file in (CLUSTERS, PUBLISHED, LATER) for one in json.loads(file.read_text())["series"]):
         dense = one.get("class", "all-reduce") == "all-reduce" and not one["model"].startswith(EMBEDDINGS)
         if not dense or one.get("doubt"):

@@ -26,7 +26,6 @@ from .group import (
     UNRECORDED,
     UNRECORDED_NETWORK,
     Group,
-    NodeLink,
     Parts,
     computation_error,
     in_turn_error,
@@ -34,7 +33,7 @@ from .group import (
 from .loading import input_waits
 from .outcome import Breakdown, Model, Outcome
 from .round_fit import FittedRounds
-from .rounds import slowest_of
+from .rounds import NodeLink, slowest_of
 from .schemes import SCHEMES, Buckets, Scheme, Slices
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
@@ -87,6 +86,7 @@ class AllReduceModel(Model):
     def among(self, ranks: int) -> NodeLink:
         """What a node's link carries among so many ranks."""
         carried, latency = self.fitted.carried(ranks)
+        carried *= math.exp(-self.fitted.library.slower * self._doublings(ranks))
         bandwidth, nominal = self.scenario.bandwidth, self.fitted.nominal
         if bandwidth not in (None, nominal):
             seconds = transfer_time(np.array(1.0 / carried), 1.0, nominal=nominal, bandwidth=bandwidth)
@@ -95,13 +95,17 @@ class AllReduceModel(Model):
         asked = self.scenario.latency
         return NodeLink(carried, latency if asked is None else asked, self.fitted.buffer if alone else 0.0)
 
+    def _doublings(self, ranks: int) -> float:
+        """By how many doublings so many ranks are beyond the recorded ones."""
+        return math.log2(max(ranks / max(self.fitted.ranks, 1), 1.0))
+
     @property
     def other_machines(self) -> bool:
         """Whether anything differs from what was profiled: naming its own machines asks for no others."""
         fitted = self.fitted
         own = {
             "bandwidth": fitted.nominal, "latency": fitted.latency, "batch_size": fitted.job.batch_size,
-            "accelerator_speed": 1.0, "collective": Ring(), "accumulation": 1, "ranks_per_node": 1,
+            "accelerator_speed": 1.0, "collective": fitted.library.collective, "accumulation": 1, "ranks_per_node": 1,
             "inside_bandwidth": self.scenario.inside_bandwidth,
         }  # fmt: skip
         asked = self.scenario.specified | ({"collective": self._combined} if self.scenario.collective else {})
@@ -148,7 +152,7 @@ class AllReduceModel(Model):
     @property
     def _combined(self) -> Algorithm:
         asked: Any = self.scenario.collective
-        return COLLECTIVES[asked] if isinstance(asked, str) else asked or Ring()
+        return COLLECTIVES[asked] if isinstance(asked, str) else asked or self.fitted.library.collective
 
     @cached_property
     def collective(self) -> Algorithm:
@@ -284,7 +288,8 @@ class AllReduceModel(Model):
 
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly tells waiting from sending."""
-        covariance = self.fitted.covariance
+        slower = self.fitted.library.slower_error * self._doublings(ranks)
+        covariance = self.fitted.covariance + np.diag([slower**2, 0.0])
         if self.fitted.unrecorded and (ranks != self.fitted.ranks or self.other_machines):
             covariance = covariance + np.diag([UNRECORDED_NETWORK**2, 0.0])
         return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error

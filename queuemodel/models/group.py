@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from ..base.checks import FASTEST_LINK
 from ..base.files import constants
-from ..transport.collectives import Algorithm, Link
-from ..transport.sharing import CONTROLS, ring_lateness
+from ..transport.collectives import Algorithm
+from ..transport.sharing import CONTROLS
 from .round_fit import FittedRounds
+from .rounds import NodeLink, message_costs
 from .schemes import Cost, Scheme
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
 LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
-
-
-class NodeLink(NamedTuple):
-    """What a node's link carries: bytes per second, seconds per message, and a buffer's seconds (`late`)."""
-
-    bandwidth: float
-    latency: float
-    buffer: float = 0.0
 
 
 class Parts(NamedTuple):
@@ -52,14 +46,7 @@ class Group:
 
     def cost(self, link: NodeLink) -> Cost:
         """Seconds of messages that need bandwidth, and that do not."""
-        wire, slow = Link(link.bandwidth), Link(link.bandwidth, latency=link.latency)
-
-        def seconds(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            work = self.collective.time(sizes, self.ranks, wire)
-            late = ring_lateness(sizes, self.ranks, bandwidth=link.bandwidth, buffer=link.buffer)
-            return work, np.maximum(self.collective.time(sizes, self.ranks, slow) - work, 0.0) + late
-
-        return seconds
+        return partial(message_costs, collective=self.collective, ranks=self.ranks, link=link)
 
     def mean_time(self, link: NodeLink, *, slower: float = 1.0) -> float:
         """Mean seconds of a round when computation takes ``slower`` times as long."""

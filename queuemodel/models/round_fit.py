@@ -17,7 +17,20 @@ from ..profile.records import Operation, Round
 from ..simulator.links import estimate_links
 from ..transport.sharing import CONTROLS
 from .loading import loading_times
-from .rounds import LATENCY, LATENCY_FACTOR, aligned, at_once_in, estimate_network, ring_costs, round_time, slowest_of
+from .rounds import (
+    GLOO,
+    LATENCY,
+    LATENCY_FACTOR,
+    NVIDIA,
+    Library,
+    NodeLink,
+    aligned,
+    at_once_in,
+    estimate_network,
+    message_costs,
+    round_time,
+    slowest_of,
+)
 from .schemes import Buckets
 
 
@@ -47,6 +60,7 @@ class FittedRounds:
     #: Bandwidth and latency that groups of fewer ranks showed, by their number
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     congestion_control: str = "unknown"  # TCP's, as the profile says
+    library: Library = GLOO  # That reduced the buckets
     buffer: float = 0.0  # Seconds of a buffer that single messages under BBR overflow (`late`); 0 where none is known
     #: Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none
     loading: tuple[np.ndarray, ...] = ()
@@ -109,7 +123,8 @@ def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Ma
     if fitted.ranks in seconds:
         rows = np.column_stack([fitted.ready, fitted.computed])
         (slowest,) = slowest_of(rows, [fitted.ranks], samples=SAMPLES, seed=0, paces=fitted.paces)
-        work, latency = ring_costs(fitted.bucket_bytes, fitted.ranks, fitted.bandwidth, fitted.latency, fitted.buffer)
+        link = NodeLink(fitted.bandwidth, fitted.latency, fitted.buffer)
+        work, latency = message_costs(fitted.bucket_bytes, fitted.library.collective, fitted.ranks, link)
         ends = round_time(slowest[:, :-1], slowest[:, -1], work, latency, at_once=fitted.at_once)
         tail = max(0.0, seconds[fitted.ranks] - float(ends.mean()))
         fitted = replace(fitted, tail=tail, alone=fitted.alone + (0.0 if alone else tail - fitted.tail))
@@ -148,7 +163,8 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     in_turn = at_once == 1 and profile.source.framework == "tensorflow"  # gloo's rings have two messages under way
     control = CONTROLS.get(cluster.congestion_control)
     buffer = cluster.buffer or 0.0 if in_turn and control and not control.fills else 0.0
-    networks = _networks(alike, at_once, buffer)
+    library = NVIDIA if "nccl" in profile.source.style else GLOO
+    networks = _networks(alike, at_once, buffer, library)
     if most not in networks:
         raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")
     grouped, bucket_bytes = alike[most], _sizes(alike[most][0])
@@ -188,6 +204,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         unrecorded=unrecorded[most],
         fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
         congestion_control=cluster.congestion_control,
+        library=library,
         buffer=buffer,
         loading=loading_times(profile.rounds),
     )
@@ -197,7 +214,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
 
 
 def _networks(
-    alike: Mapping[int, Sequence[Round]], at_once: int, buffer: float
+    alike: Mapping[int, Sequence[Round]], at_once: int, buffer: float, library: Library
 ) -> dict[int, tuple[float, float, np.ndarray]]:
     """What `estimate_network` finds among each number of ranks of which whole rounds were recorded."""
     networks = {}
@@ -205,7 +222,7 @@ def _networks(
         recorded = len({one.rank for one in found})
         if groups := [group for group in _by_number(found).values() if len(group) == recorded]:
             slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
-            networks[n] = estimate_network(slowest, ends, _sizes(found[0]), n, at_once, buffer)
+            networks[n] = estimate_network(slowest, ends, _sizes(found[0]), n, at_once, buffer, library=library)
     return networks
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ..base.checks import FASTEST_LINK
 from ..base.files import constants
 from ..profile.records import Round
-from ..transport.collectives import Link, Ring
+from ..transport.collectives import NCCL, Algorithm, Link, Ring
 from ..transport.sharing import ring_lateness
 
 
@@ -79,6 +80,20 @@ LATENCY_FACTOR = _NUMBERS["latency_factor"]
 LEAST_NOISE = _NUMBERS["least_noise"]
 
 
+class Library(NamedTuple):
+    """How a communication library reduces, before anything is measured."""
+
+    collective: Algorithm
+    latency: float  # Seconds per message, likely within `LATENCY_FACTOR`
+    #: slower, slower_error: What bandwidth loses at each doubling of the ranks beyond the recorded ones (logarithm)
+    slower: float = 0.0
+    slower_error: float = 0.0
+
+
+GLOO = Library(Ring(), LATENCY)  # and TensorFlow's ring
+NVIDIA = Library(NCCL(), *(_NUMBERS[name] for name in ("nccl_latency", "nccl_slower", "nccl_slower_error")))
+
+
 #: Seconds; no message takes longer.
 LONGEST_MESSAGE = 1e9
 
@@ -103,7 +118,14 @@ def at_once_in(one: Round) -> int:
 
 
 def estimate_network(
-    slowest: np.ndarray, ends: np.ndarray, bucket_bytes: np.ndarray, ranks: int, at_once: int, buffer: float = 0.0
+    slowest: np.ndarray,
+    ends: np.ndarray,
+    bucket_bytes: np.ndarray,
+    ranks: int,
+    at_once: int,
+    buffer: float = 0.0,
+    *,
+    library: Library = GLOO,
 ) -> tuple[float, float, np.ndarray]:
     """Bandwidth, latency and the covariance of their logarithms.
 
@@ -114,14 +136,14 @@ def estimate_network(
     from scipy.optimize import least_squares
 
     carried = 2 * (ranks - 1) / ranks * bucket_bytes.sum()
-    start = np.log([carried / max(float(np.median(ends[:, -1] - slowest[:, 0])), 1e-9), LATENCY])
+    start = np.log([carried / max(float(np.median(ends[:, -1] - slowest[:, 0])), 1e-9), library.latency])
     nothing = np.full(len(slowest), 0.0)
     idle = np.column_stack([slowest[:, 1:] >= ends[:, :-1], np.ones(len(ends), dtype=bool)])
     last = [b for b in range(len(bucket_bytes)) if idle[:, b].any()]
 
     def errors(logs: np.ndarray) -> np.ndarray:
         bandwidth, message = np.minimum(np.exp(logs), [FASTEST_LINK, LONGEST_MESSAGE])
-        work, latency = ring_costs(bucket_bytes, ranks, bandwidth, message, buffer)
+        work, latency = message_costs(bucket_bytes, library.collective, ranks, NodeLink(bandwidth, message, buffer))
         times = [
             round_time(slowest[:, : b + 1], nothing, work[: b + 1], latency[: b + 1], at_once=at_once) for b in last
         ]
@@ -131,7 +153,7 @@ def estimate_network(
     for _ in range(3):  # the noise is what the fit leaves
 
         def residuals(logs: np.ndarray, noise: float = noise) -> np.ndarray:
-            assumed = (logs[1] - np.log(LATENCY)) / np.log(LATENCY_FACTOR)
+            assumed = (logs[1] - np.log(library.latency)) / np.log(LATENCY_FACTOR)
             return np.append(errors(logs) / noise, assumed)
 
         found = least_squares(residuals, start)
@@ -140,11 +162,19 @@ def estimate_network(
     return min(float(np.exp(found.x[0])), FASTEST_LINK), float(np.exp(found.x[1])), covariance
 
 
-def ring_costs(
-    bucket_bytes: np.ndarray, ranks: int, bandwidth: float, latency: float, buffer: float
+class NodeLink(NamedTuple):
+    """What a node's link carries: bytes per second, seconds per message, and a buffer's seconds (`lateness`)."""
+
+    bandwidth: float
+    latency: float
+    buffer: float = 0.0
+
+
+def message_costs(
+    sizes: np.ndarray, collective: Algorithm, ranks: int, link: NodeLink
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of each bucket's ring that need bandwidth, and that do not."""
-    ring, wire = Ring(), Link(bandwidth)
-    work = np.array([ring.time(size, ranks, wire) for size in bucket_bytes])
-    messages = ring.time(0.0, ranks, Link(bandwidth, latency=latency))
-    return work, messages + ring_lateness(bucket_bytes, ranks, bandwidth=bandwidth, buffer=buffer)
+    """Seconds of each message's reduction that need bandwidth, and that do not."""
+    work = collective.time(sizes, ranks, Link(link.bandwidth))
+    both = collective.time(sizes, ranks, Link(link.bandwidth, latency=link.latency))
+    late = ring_lateness(sizes, ranks, bandwidth=link.bandwidth, buffer=link.buffer)
+    return work, np.maximum(both - work, 0.0) + late

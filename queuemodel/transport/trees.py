@@ -12,6 +12,7 @@ import numpy as np
 from ..base.checks import require_count
 from ..base.errors import ModelError
 from .collectives import (
+    NCCL,
     Algorithm,
     DoubleBinaryTree,
     HalvingDoubling,
@@ -202,6 +203,7 @@ COLLECTIVES: dict[str, Algorithm] = {
     "halving-doubling": HalvingDoubling(),
     "double-binary-tree": DoubleBinaryTree(),
     "hoplite": Hoplite(),
+    "nccl": NCCL(),
     "parameter-servers": ParameterServers(),
     "split-servers": SplitServers(),
 }

@@ -196,7 +196,7 @@ SIMULATED = COMMON | {
 }  # fmt: skip
 ROUNDS = COMMON | {
     "scheme": [None, "ddp", "horovod", "tf-ring", "p3", "bytescheduler"],
-    "collective": [None, *sorted(collectives.COLLECTIVES)],
+    "collective": [None, *sorted({*collectives.COLLECTIVES} - {"nccl"})],  # that is below
     "group": [None, {"ranks_per_node": 4, "inside_bandwidth": 1e10}, {"ranks_per_node": 2, "inside_bandwidth": 2e7}],
     "racks": [None, {"nodes_per_rack": 2, "oversubscription": 3.0}], "latency": [None, 1e-3, 2e-5],
     "accumulation": [None, 4], "bucket_bytes": [None, 3e5, 1.5e6], "batch_size": [None, 64, 10],
@@ -490,7 +490,7 @@ ALGORITHMS = [
     collectives.Hierarchical(2, INSIDE, collectives.HalvingDoubling()), collectives.InRacks(collectives.Ring(), 2, 3.0),
     collectives.InRacks(collectives.DoubleBinaryTree(), 4, 2.0),
     *(collectives.MultiTree(one) for one in (collectives.complete(8), collectives.mesh(2, 4), collectives.ring(8))),
-    collectives.MultiTree(collectives.torus(3, 4)),
+    collectives.MultiTree(collectives.torus(3, 4)), collectives.NCCL(),
 ]  # fmt: skip
 SENT = [descent.Identity(), descent.TopK(0.2), descent.RandomK(0.3), descent.RandomK(0.3, unbiased=True),
         descent.QSGD(3), descent.BlockSign(2)]  # fmt: skip

@@ -227,4 +227,4 @@ def test_one_rank_of_a_group_tells_its_rounds_and_the_interval_holds_the_others(
     assert "1 of 2 ranks recorded: differences between ranks are unknown" in curve.note
     assert "ranks recorded" not in truth.note
     width, usual = (np.log(one.upper / one.lower)[1:] for one in (curve, truth))
-    assert np.all(width > 2 * 1.64 * 0.08) and np.all(width > 1.5 * usual)
+    assert np.all(width > np.maximum(2 * 1.64 * 0.08, 1.5 * usual))

@@ -47,6 +47,15 @@ def test_a_schedule_leaves_the_sum_everywhere_with_the_traffic_that_is_said(algo
         assert algorithm.time(1e8, 1, LINK) == 0
 
 
+def test_nccl_has_a_trees_latency_and_a_rings_bytes():
+    law, ring = qc.NCCL(), qc.Ring()
+    assert [law.time(0.0, n, LINK) / LINK.latency for n in (1, 2, 8, 64)] == pytest.approx([0, 3, 7, 13])
+    without = qc.Link(1e9, reduction_time=2e-10)
+    for n in (1, 2, 5, 64):
+        assert law.time(1e8, n, without) == pytest.approx(ring.time(1e8, n, without))
+        np.testing.assert_allclose(np.array(law.traffic(n)), np.array(ring.traffic(n)))
+
+
 sizes = st.floats(1.0, 1e9)
 links = st.builds(qc.Link, st.floats(1e6, 1e11), latency=st.floats(0, 1e-3), reduction_time=st.floats(0, 1e-9))
 
