@@ -88,7 +88,7 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
     """The schedule of an algorithm on so many nodes; ``blocks`` and ``depth`` of those that are pipelined."""
     n = nodes
     match algorithm:
-        case qc.Ring():
+        case qc.Ring() | qc.NCCL():  # of large messages
             pieces = [one(i) for i in range(n)]
             rounds = [r for reduce in (True, False) for r in around(range(n), pieces, reduce=reduce)]
             return Schedule(n, n, [1 / n] * n, rounds, n)

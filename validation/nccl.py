@@ -30,6 +30,7 @@ SECTION = """## NCCL on clusters of others
 
 Rounds of ResNet-50 and VGG-16, whole or compressed gradients in one all-reduce after the backward pass, on one GPU of
 each of 1, 2 and 4 EC2 instances (`validation/data/aws_phases.json`): from the phases of one and two instances to four.
+No blind test: what links lose at each doubling of the nodes was learnt on two clusters of these, and on the next one.
 
 {rounds}
 One all-reduce of 4 bytes to 1 GiB on nodes of 4 A100 (`validation/data/nccl_all_reduce.csv`): latency and bandwidth

@@ -29,6 +29,7 @@ from .group import (
     Parts,
     computation_error,
     in_turn_error,
+    other_ranks_error,
 )
 from .loading import input_waits
 from .outcome import Breakdown, Model, Outcome
@@ -288,8 +289,10 @@ class AllReduceModel(Model):
 
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly tells waiting from sending."""
-        slower = self.fitted.library.slower_error * self._doublings(ranks)
-        covariance = self.fitted.covariance + np.diag([slower**2, 0.0])
+        doublings = self._doublings(ranks)
+        unsteady = 0.0 if self._in_turn or not doublings else other_ranks_error(self.fitted)
+        other = self.fitted.library.slower_error * doublings, unsteady
+        covariance = self.fitted.covariance + np.diag([np.dot(other, other), 0.0])
         if self.fitted.unrecorded and (ranks != self.fitted.ranks or self.other_machines):
             covariance = covariance + np.diag([UNRECORDED_NETWORK**2, 0.0])
         return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error

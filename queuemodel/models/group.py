@@ -11,9 +11,9 @@ import numpy as np
 from ..base.checks import FASTEST_LINK
 from ..base.files import constants
 from ..transport.collectives import Algorithm
-from ..transport.sharing import CONTROLS
+from ..transport.sharing import BBR_SHARE, CONTROLS
 from .round_fit import FittedRounds
-from .rounds import NodeLink, message_costs
+from .rounds import GLOO, NodeLink, message_costs
 from .schemes import Cost, Scheme
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
@@ -127,6 +127,14 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
 
 
 UNRECORDED, UNRECORDED_NETWORK = _NUMBERS["unrecorded"], _NUMBERS["unrecorded_network"]
+
+
+def other_ranks_error(fitted: FittedRounds) -> float:
+    """Error of the logarithm of the bandwidth among more ranks than recorded, several messages at a time (TCP)."""
+    control = CONTROLS.get(fitted.congestion_control)
+    if control:
+        return 0.0 if control.fills else _NUMBERS["unsteady"]
+    return float(_NUMBERS["unsteady"] * BBR_SHARE**0.5) if fitted.library is GLOO else 0.0
 
 
 def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:

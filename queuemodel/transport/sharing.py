@@ -17,6 +17,8 @@ from ..base.files import constants
 _NUMBERS = constants(__package__)
 #: Seconds that a packet waits at a full link, unless specified.
 BUFFER: float = _NUMBERS["buffer"]
+#: How likely BBR is where the control is unknown.
+BBR_SHARE: float = 1 - _NUMBERS["loss_based_share"]
 #: Seconds; no link holds packets up for longer.
 LONGEST_BUFFER = 10.0
 #: In the place of nothing, so that quotients stay finite.
@@ -99,8 +101,7 @@ def transports(
         "TCP's congestion control is not known, so intervals span loss-based control and BBR: tell it "
         "(--congestion-control) to narrow them"
     )
-    likely = _NUMBERS["loss_based_share"]
-    return of(USUAL, "loss-based", note, likely), of("bbr", note="", share=1 - likely)
+    return of(USUAL, "loss-based", note, 1 - BBR_SHARE), of("bbr", note="", share=BBR_SHARE)
 
 
 @dataclass(frozen=True, slots=True)

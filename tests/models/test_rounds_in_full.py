@@ -70,9 +70,10 @@ def test_a_curve_is_the_round_by_hand_with_its_parts_bounds_and_errors(asked, to
     alone = compute + (beyond if beyond > 0 else beyond * longer * steps)
     alone += waited(alone, 1)
     assert curve.single == pytest.approx(steps / alone)
-    covariance = COVARIANCE * np.diag([1.0, 0.0]) if "latency" in asked else COVARIANCE
-    values, vectors = np.linalg.eigh(covariance)
     for i, n in enumerate(N.tolist()):
+        # a third of what BBR may make of the links of more ranks, since nobody says whether it is
+        covariance = COVARIANCE + np.diag([(n > 4) * (at_once > 1) * 0.081**2 / 3, 0.0])
+        values, vectors = np.linalg.eigh(covariance * np.diag([1.0, 0.0]) if "latency" in asked else covariance)
         link = np.array(network(n, **asked))
         pace = max([0.9, 1.0, 1.3, 1.0][:n] + [1.0] * (n > 4))
 
