@@ -129,7 +129,7 @@ class Trace(msgspec.Struct):
     distributedInfo: dict[str, Any] = {}
 
 
-def read_events(path: Path) -> tuple[list[TraceEvent], dict[str, Any]]:
+def read_trace(path: Path) -> tuple[list[TraceEvent], dict[str, Any]]:
     """The program's and the accelerator's events, and what the file tells of the group (raises DataError)."""
     content = read_bytes(path).replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
     try:

@@ -35,7 +35,7 @@ from .events import (
     Collective,
     TraceEvent,
     collectives,
-    read_events,
+    read_trace,
 )
 
 SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
@@ -154,7 +154,7 @@ def _gradient_bytes(run: Sequence[RankTrace]) -> tuple[int, ...]:
 
 def _read_rank(path: Path) -> RankTrace:
     """One rank's file (raises DataError: what it lacks, or which event makes no sense)."""
-    events, info = read_events(path)
+    events, info = read_trace(path)
     steps = sorted((event for event in events if STEP.fullmatch(event.name)), key=lambda event: event.ts)
     if not steps:
         raise DataError(
