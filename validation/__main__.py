@@ -56,8 +56,8 @@ many workers count as one.
 REAL = """## Real machines, measured by others
 
 No machine of these was at hand, and no accelerator: nothing here is a run of our own. What was predicted from what
-stands in each section. Not tested are traces of more than 16 ranks, any trace over InfiniBand, rounds of more than 64
-nodes (single all-reduces up to 540), and AMD's or Google's accelerators.
+stands in each section. Not tested are traces of more than 16 ranks, or known to be over InfiniBand, all-reduce rounds
+on more than 64 nodes (parameter servers 128, single all-reduces 540), and AMD's or Google's accelerators.
 
 """
 

@@ -33,13 +33,8 @@ IMPOSSIBLE, UNLIKELY = 2.0, 1.5
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["calibration"]
-THROUGHPUT_ERROR = _NUMBERS["throughput_error"]
-
-TWO_WORKERS_ERROR = _NUMBERS["two_workers_error"]
-
-CONTENTION_SCALE = _NUMBERS["contention_scale"]
-CONTENTION_FREEDOM = _NUMBERS["contention_freedom"]
-
+THROUGHPUT_ERROR, TWO_WORKERS_ERROR = _NUMBERS["throughput_error"], _NUMBERS["two_workers_error"]
+CONTENTION_SCALE, CONTENTION_FREEDOM = _NUMBERS["contention_scale"], _NUMBERS["contention_freedom"]
 WORKER_ERROR = _NUMBERS["worker_error"]
 
 #: A number of workers on machines that differ from the fitted ones in this.

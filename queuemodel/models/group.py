@@ -100,24 +100,15 @@ class Group:
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["group"]
-MODEL_ERROR = _NUMBERS["model_error"]
-TRACING_ERROR = _NUMBERS["tracing_error"]
-
-IN_TURN_ERROR = _NUMBERS["in_turn_error"]
-
-IN_TURN_FROM_THREE = _NUMBERS["in_turn_from_three"]
-
-IN_TURN_LATE = _NUMBERS["in_turn_late"]
-
-IN_TURN_GIVING_WAY = _NUMBERS["in_turn_giving_way"]
-
-ONE_ROUND = _NUMBERS["one_round"]
-
-AHEAD_ERROR = _NUMBERS["ahead_error"]
+MODEL_ERROR, TRACING_ERROR, AHEAD_ERROR = (_NUMBERS[f"{name}_error"] for name in ("model", "tracing", "ahead"))
+IN_TURN_ERROR, IN_TURN_FROM_THREE = _NUMBERS["in_turn_error"], _NUMBERS["in_turn_from_three"]
+IN_TURN_LATE, IN_TURN_GIVING_WAY = _NUMBERS["in_turn_late"], _NUMBERS["in_turn_giving_way"]
+ONE_ROUND, UNSTEADY = _NUMBERS["one_round"], _NUMBERS["unsteady"]
+UNRECORDED, UNRECORDED_NETWORK = _NUMBERS["unrecorded"], _NUMBERS["unrecorded_network"]
 
 
 def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
-    """Relative error among more ranks than recorded, one message at a time; ``late``: which `late` times."""
+    """Relative error among more ranks than recorded, one message at a time; ``late``: whose `lateness` is known."""
     control = CONTROLS.get(fitted.congestion_control)
     if control and control.fills:
         return IN_TURN_GIVING_WAY
@@ -126,15 +117,12 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     return IN_TURN_FROM_THREE if fitted.ranks > 2 else IN_TURN_ERROR
 
 
-UNRECORDED, UNRECORDED_NETWORK = _NUMBERS["unrecorded"], _NUMBERS["unrecorded_network"]
-
-
 def other_ranks_error(fitted: FittedRounds) -> float:
     """Error of the logarithm of the bandwidth among more ranks than recorded, several messages at a time (TCP)."""
     control = CONTROLS.get(fitted.congestion_control)
     if control:
-        return 0.0 if control.fills else _NUMBERS["unsteady"]
-    return float(_NUMBERS["unsteady"] * BBR_SHARE**0.5) if fitted.library is GLOO else 0.0
+        return 0.0 if control.fills else UNSTEADY
+    return UNSTEADY * BBR_SHARE**0.5 if fitted.library is GLOO else 0.0
 
 
 def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:

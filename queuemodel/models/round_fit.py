@@ -61,7 +61,9 @@ class FittedRounds:
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     congestion_control: str = "unknown"  # TCP's, as the profile says
     library: Library = GLOO  # That reduced the buckets
-    buffer: float = 0.0  # Seconds of a buffer that single messages under BBR overflow (`late`); 0 where none is known
+    buffer: float = (
+        0.0  # Seconds of a buffer that single messages under BBR overflow (`lateness`); 0 where none is known
+    )
     #: Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none
     loading: tuple[np.ndarray, ...] = ()
     unrecorded: int = 0  # Ranks of the largest group without a record: how they differ from the others is not known
@@ -141,7 +143,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     from the ends of the groups' rounds, by maximum a posteriori (normal approximation) under the ring's time, for each
     recorded number of ranks by itself; two nodes hardly tell latency from bandwidth, so that an assumed latency with a
     wide spread helps out. Where messages go one at a time under BBR, and the profile knows the buffers, they are
-    late as `late` says. Where the profile has the throughput of untraced rounds, of one rank or of the most
+    late as `lateness` says. Where the profile has the throughput of untraced rounds, of one rank or of the most
     that are recorded, the times are corrected by it.
 
     Raises
