@@ -34,7 +34,7 @@ from .group import (
 from .loading import input_waits
 from .outcome import Breakdown, Model, Outcome
 from .round_fit import FittedRounds
-from .rounds import NVIDIA, NodeLink, slowest_of
+from .rounds import NodeLink, slowest_of
 from .schemes import SCHEMES, Buckets, Scheme, Slices
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
@@ -251,9 +251,9 @@ class AllReduceModel(Model):
 
     @property
     def _in_turn(self) -> bool:
-        """Whether one message is under way at a time, between which TCP pauses; NCCL sends each in many."""
+        """Whether one message is under way at a time, on one connection, which pauses in between."""
         one = isinstance(self.scheme, Buckets) and (self.scheme.at_once or 1) == 1
-        return one and self.fitted.library is not NVIDIA
+        return one and self.fitted.library.single
 
     @property
     def _in_turn_error(self) -> float:

@@ -13,7 +13,7 @@ from ..base.files import constants
 from ..transport.collectives import Algorithm
 from ..transport.sharing import BBR_SHARE, CONTROLS
 from .round_fit import FittedRounds
-from .rounds import GLOO, NodeLink, message_costs
+from .rounds import NodeLink, message_costs
 from .schemes import Cost, Scheme
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
@@ -122,7 +122,7 @@ def other_ranks_error(fitted: FittedRounds) -> float:
     control = CONTROLS.get(fitted.congestion_control)
     if control:
         return 0.0 if control.fills else UNSTEADY
-    return UNSTEADY * BBR_SHARE**0.5 if fitted.library is GLOO else 0.0
+    return UNSTEADY * BBR_SHARE**0.5 if fitted.library.single else 0.0
 
 
 def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:

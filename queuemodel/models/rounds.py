@@ -88,10 +88,13 @@ class Library(NamedTuple):
     #: slower, slower_error: What bandwidth loses at each doubling of the ranks beyond the recorded ones (logarithm)
     slower: float = 0.0
     slower_error: float = 0.0
+    single: bool = True  # Each message goes over one TCP connection to a neighbour
 
 
 GLOO = Library(Ring(), LATENCY)  # and TensorFlow's ring
-NVIDIA = Library(NCCL(), *(_NUMBERS[name] for name in ("nccl_latency", "nccl_slower", "nccl_slower_error")))
+NVIDIA = Library(
+    NCCL(), *(_NUMBERS[name] for name in ("nccl_latency", "nccl_slower", "nccl_slower_error")), single=False
+)
 
 
 #: Seconds; no message takes longer.
