@@ -92,9 +92,7 @@ class Library(NamedTuple):
 
 
 GLOO = Library(Ring(), LATENCY)  # and TensorFlow's ring
-NVIDIA = Library(
-    NCCL(), *(_NUMBERS[name] for name in ("nccl_latency", "nccl_slower", "nccl_slower_error")), single=False
-)
+NVIDIA = Library(NCCL(), _NUMBERS["nccl_latency"], _NUMBERS["nccl_slower"], _NUMBERS["nccl_slower_error"], single=False)
 
 
 #: Seconds; no message takes longer.
