@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 from queuemodel.base.drawing import finish_axes, nth_style, save_figure
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -43,8 +44,8 @@ def seconds(task: Callable[[], object], *, least: float = 0.3, repeats: int = 3)
 
 
 def what_if() -> float:
-    stations = [qm.Station("a", service_time=0.05), qm.Station("b", service_time=0.02)]
-    return qm.solve(qm.Network(stations, think_time=1.0), population=100).throughput
+    stations = [qn.Station("a", service_time=0.05), qn.Station("b", service_time=0.02)]
+    return qn.solve(qn.Network(stations, think_time=1.0), population=100).throughput
 
 
 def line_object(N: int = 100) -> Callable[[], object] | None:
@@ -133,8 +134,8 @@ def ciw_rate() -> float | None:
 
 
 def our_rate() -> float:
-    stations = [qm.Station(str(k), service_time=1 / r, discipline="fcfs") for k, r in enumerate((1.0, 2.0, 3.0))]
-    network, judge = qm.Network(stations), qm.Simulation(departures=400_000, replications=2)
+    stations = [qn.Station(str(k), service_time=1 / r, discipline="fcfs") for k, r in enumerate((1.0, 2.0, 3.0))]
+    network, judge = qn.Network(stations), qn.Simulation(departures=400_000, replications=2)
     judge.run(network, 50)
     start = time.perf_counter()
     result = judge.run(network, 50)
@@ -166,7 +167,7 @@ def speed_rows() -> list[tuple[str, str, str]]:
     )
     M, N = 10_000, 200
     D, Z = rng.uniform(0.01, 0.1, (M, 2)), rng.uniform(0.5, 2.0, M)
-    ours = seconds(lambda: qm.solve_batch(D, think_time=Z, population=N), least=1.0) / M
+    ours = seconds(lambda: qn.solve_batch(D, think_time=Z, population=N), least=1.0) / M
     single = line_function(D2, [N], [1.0])
     c = c_loop(D, Z, N)
     row(
@@ -178,21 +179,21 @@ def speed_rows() -> list[tuple[str, str, str]]:
     )
     D3 = np.array([[0.05, 0.02, 0.08], [0.03, 0.06, 0.01], [0.04, 0.05, 0.02]])
     for n in (20, 100):
-        network = qm.Network.from_demands(D3, population=[n] * 3, think_time=[1.0, 2.0, 0.5])
+        network = qn.Network.from_demands(D3, population=[n] * 3, think_time=[1.0, 2.0, 0.5])
         peer = [("`pfqn_mva`", line_function(D3, [n] * 3, [1.0, 2.0, 0.5]))] if n == 20 else []
-        row(f"3 classes of {n}, 3 queues, exact", seconds(lambda network=network: qm.solve(network)), *peer)
+        row(f"3 classes of {n}, 3 queues, exact", seconds(lambda network=network: qn.solve(network)), *peer)
     for K in (1, 2):
-        network = qm.Network.from_demands(
+        network = qn.Network.from_demands(
             rng.uniform(0.001, 0.02, (K, 200)), population=[1] * 200, think_time=rng.uniform(0.5, 2, 200)
         )
         row(
             f"200 different classes of one customer, {K} queue(s), exact",
-            seconds(lambda network=network: qm.solve(network)),
+            seconds(lambda network=network: qn.solve(network)),
         )
-    network = qm.Network.from_demands([0.05, 0.02], think_time=1.0)
-    row("population 100,000, 2 stations", seconds(lambda: qm.solve(network, population=100_000)))
-    servers = qm.Network.from_demands([0.4, 3.2, 0.2], servers=[4, 32, 1], think_time=2.0)
-    row("population 10,000, stations of 4 and 32 servers", seconds(lambda: qm.solve(servers, population=10_000)))
+    network = qn.Network.from_demands([0.05, 0.02], think_time=1.0)
+    row("population 100,000, 2 stations", seconds(lambda: qn.solve(network, population=100_000)))
+    servers = qn.Network.from_demands([0.4, 3.2, 0.2], servers=[4, 32, 1], think_time=2.0)
+    row("population 10,000, stations of 4 and 32 servers", seconds(lambda: qn.solve(servers, population=10_000)))
     rate, peer = our_rate(), ciw_rate()
     rows.append(
         (
@@ -209,8 +210,8 @@ def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
     """Relative error of throughputs on random networks against exact answers: median, 95th percentile, worst."""
     rng = np.random.default_rng(7)
     solvers: list[tuple[str, qm.solvers.Solver]] = [
-        ("Bard-Schweitzer", qm.ApproximateMVA("bard-schweitzer")),
-        ("Linearizer", qm.ApproximateMVA("linearizer")),
+        ("Bard-Schweitzer", qn.ApproximateMVA("bard-schweitzer")),
+        ("Linearizer", qn.ApproximateMVA("linearizer")),
     ]
     rows = []
     for kind in ("single servers", "several servers"):
@@ -219,12 +220,12 @@ def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
             C, K = rng.integers(1, 4), rng.integers(1, 6)
             servers = rng.integers(1, 9, K) if kind == "several servers" else np.ones(K, int)
             D = 10 ** rng.uniform(-2, 0, (K, C)) * servers[:, None]
-            network = qm.Network.from_demands(
+            network = qn.Network.from_demands(
                 D, population=rng.integers(1, 13, C), think_time=rng.choice([0.0, 1.0, 5.0], C), servers=servers
             )
-            exact = qm.solve(network).class_throughput
+            exact = qn.solve(network).class_throughput
             for name, solver in solvers:
-                got = qm.solve(network, solver=solver).class_throughput
+                got = qn.solve(network, solver=solver).class_throughput
                 errors.setdefault(name, []).append(float(np.abs(got / exact - 1).max()))
         rows += [(kind, name, *_spread(e)) for name, e in errors.items()]
     rows += [("FCFS, one class", "approximate MVA", *_spread(fcfs_errors(rng, count // 2)))]
@@ -238,9 +239,9 @@ def _spread(errors: list[float]) -> tuple[float, float, float]:
     return float(np.median(errors)), float(np.quantile(errors, 0.95)), float(np.max(errors))
 
 
-def _compare(network: qm.Network, population: int | None) -> float:
-    chain = qm.solve(network, population=population, solver=qm.MarkovChain())
-    return float(np.abs(qm.solve(network, population=population).class_throughput / chain.class_throughput - 1).max())
+def _compare(network: qn.Network, population: int | None) -> float:
+    chain = qn.solve(network, population=population, solver=qn.MarkovChain())
+    return float(np.abs(qn.solve(network, population=population).class_throughput / chain.class_throughput - 1).max())
 
 
 def fcfs_errors(rng: np.random.Generator, count: int) -> list[float]:
@@ -248,7 +249,7 @@ def fcfs_errors(rng: np.random.Generator, count: int) -> list[float]:
     for _ in range(count):
         K = int(rng.integers(1, 3))
         stations = [
-            qm.Station(
+            qn.Station(
                 f"s{k}",
                 service_time=float(10 ** rng.uniform(-1, 0)),
                 discipline="fcfs",
@@ -257,7 +258,7 @@ def fcfs_errors(rng: np.random.Generator, count: int) -> list[float]:
             for k in range(K)
         ]
         errors.append(
-            _compare(qm.Network(stations, think_time=float(rng.choice([0.0, 1.0]))), int(rng.integers(1, 11)))
+            _compare(qn.Network(stations, think_time=float(rng.choice([0.0, 1.0]))), int(rng.integers(1, 11)))
         )
     return errors
 
@@ -266,9 +267,9 @@ def fcfs_class_errors(rng: np.random.Generator, count: int) -> list[float]:
     errors = []
     for _ in range(count):
         times = [{c: float(10 ** rng.uniform(-1, 0)) for c in "ab"} for _ in range(2)]
-        stations = [qm.Station(f"s{k}", service_time=t, discipline="fcfs") for k, t in enumerate(times)]
-        classes = [qm.JobClass(c, population=int(rng.integers(1, 4)), think_time=1.0) for c in "ab"]
-        errors.append(_compare(qm.Network(stations, classes=classes), None))
+        stations = [qn.Station(f"s{k}", service_time=t, discipline="fcfs") for k, t in enumerate(times)]
+        classes = [qn.JobClass(c, population=int(rng.integers(1, 4)), think_time=1.0) for c in "ab"]
+        errors.append(_compare(qn.Network(stations, classes=classes), None))
     return errors
 
 
@@ -280,24 +281,24 @@ def cost_curves(path: Path) -> None:
     fast = {"least": 0.05, "repeats": 2}
 
     def population(n: int) -> float:
-        network = qm.Network.from_demands([0.05, 0.02], think_time=1.0)
-        return seconds(lambda: qm.solve(network, population=n), **fast)
+        network = qn.Network.from_demands([0.05, 0.02], think_time=1.0)
+        return seconds(lambda: qn.solve(network, population=n), **fast)
 
     def servers(n: int) -> float:
-        network = qm.Network.from_demands([0.05, 0.02], think_time=1.0, servers=[8, 1])
-        return seconds(lambda: qm.solve(network, population=n), **fast)
+        network = qn.Network.from_demands([0.05, 0.02], think_time=1.0, servers=[8, 1])
+        return seconds(lambda: qn.solve(network, population=n), **fast)
 
     def stations(k: int) -> float:
-        network = qm.Network.from_demands(rng.uniform(0.1, 1, k))
-        return seconds(lambda: qm.solve(network, population=200), **fast)
+        network = qn.Network.from_demands(rng.uniform(0.1, 1, k))
+        return seconds(lambda: qn.solve(network, population=200), **fast)
 
     def classes(c: int) -> float:
-        network = qm.Network.from_demands(rng.uniform(0.1, 1, (3, c)), population=[4] * c)
-        return seconds(lambda: qm.solve(network), **fast)
+        network = qn.Network.from_demands(rng.uniform(0.1, 1, (3, c)), population=[4] * c)
+        return seconds(lambda: qn.solve(network), **fast)
 
     def batch(m: int) -> float:
         D = rng.uniform(0.1, 1, (m, 2))
-        return seconds(lambda: qm.solve_batch(D, think_time=1.0, population=200), **fast)
+        return seconds(lambda: qn.solve_batch(D, think_time=1.0, population=200), **fast)
 
     panels = [
         ("population", [10, 100, 1000, 10_000, 100_000], [("single servers", population), ("8 servers", servers)]),
@@ -346,7 +347,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
     write = parser.parse_args().write
-    qm.solve_batch([0.1], population=1)  # loads numba, as every session of more than a few solutions does
+    qn.solve_batch([0.1], population=1)  # loads numba, as every session of more than a few solutions does
     speed, errors = speed_rows(), error_rows()
     if write:
         (DOCS / "explanation" / "solver-measurements.md").write_text(page(speed, errors))

@@ -81,18 +81,20 @@ def throughputs_only() -> Axes:
 
 def network() -> Axes:
     """A network's throughput with its bounds."""
-    stations = [qm.Station("cpu", service_time=0.2), qm.Station("disk", service_time=0.1)]
-    return queueing.plot_network_solution(qm.solve(qm.Network(stations, think_time=1.0), population=20))
+    stations = [queueing.Station("cpu", service_time=0.2), queueing.Station("disk", service_time=0.1)]
+    return queueing.plot_network_solution(queueing.solve(queueing.Network(stations, think_time=1.0), population=20))
 
 
 def knee() -> Axes:
     """First-come-first-served throughput: formula, simulation and mean-value analysis."""
     D, Z, N = 0.2, 0.8, np.arange(1, 13)
     ax = drawing.new_axes()
-    solution = qm.solve(qm.Network([qm.Station("server", service_time=D)], think_time=Z), population=12)
+    solution = queueing.solve(
+        queueing.Network([queueing.Station("server", service_time=D)], think_time=Z), population=12
+    )
     ax.plot(N, solution.throughputs, "-", color="0.5", label="exact MVA")
     for cv, color in ((0.1, COLORS[0]), (0.3, COLORS[1]), (0.5, COLORS[2])):
-        formula = qm.knee_throughput(N, cycle=D + Z, demand=D, width=qm.knee_width(cv))
+        formula = queueing.knee_throughput(N, cycle=D + Z, demand=D, width=queueing.knee_width(cv))
         ax.plot(N, formula, "-", color=color, label=f"knee_throughput, cv {cv}")
         found = [simulate_fcfs(int(n), demands=[D], think_time=Z, cv=cv)[0] for n in N]
         ax.plot(N, found, "x", color=color, label=f"simulation, cv {cv}")

@@ -87,7 +87,7 @@ def test_a_framework_is_imported_only_by_its_adapter(modules, folder):
 def test_import_is_light():
     heavy = ("tensorflow", "keras", "torch", "matplotlib", "sympy", "pandas", "numba", "tabulate", "click")
     started = "import sys, queuemodel; print('numpy' in sys.modules)"
-    code = f"{started}; queuemodel.Network; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"{started}; queuemodel.queueing.Network; print([m for m in {heavy!r} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded == "False\n[]\n"
 
@@ -96,7 +96,9 @@ def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
     assert set(queuemodel.__all__) <= set(dir(queuemodel))
     assert not {"importlib", "TYPE_CHECKING"} & set(dir(queuemodel))
     assert queuemodel.base.files is units
-    assert queuemodel.solve is vars(queuemodel)["solve"]  # nothing is looked up twice
+    assert queuemodel.fit is vars(queuemodel)["fit"]  # nothing is looked up twice
+    assert {"queueing", "scheduling", "sgd"} <= set(dir(queuemodel))
+    assert not {"solve", "Network", "Parameter"} & set(dir(queuemodel))  # nor is everything in one place
     with pytest.raises(AttributeError, match="module 'queuemodel' has no attribute 'slove'"):
         queuemodel.slove  # noqa: B018
 

@@ -21,8 +21,9 @@ import msgspec
 import numpy as np
 
 import queuemodel.models.growth
-from queuemodel import GrowthModel, Job, Throughput
+from queuemodel import Job, Throughput
 from queuemodel.base.files import write_atomically
+from queuemodel.models import GrowthModel
 from queuemodel.models.demands import largest_share
 from queuemodel.models.growth import NAMES, STRATEGIES, Posterior, Prior, fit_throughputs
 

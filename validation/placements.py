@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 import queuemodel.models.placements
-from queuemodel import PlacedStep, PlacementModel, fit_placements, read_placements
+from queuemodel import PlacedStep, fit_placements, read_placements
 from queuemodel.base.files import write_atomically
+from queuemodel.models import PlacementModel
 from queuemodel.models.placements import LAW, Assumed
 
 from .nccl import AWS

@@ -29,7 +29,7 @@ import numpy as np
 from tqdm import tqdm
 
 import queuemodel as qm
-from queuemodel import example_profile
+from queuemodel import example_profile, models, queueing
 from queuemodel.models import predict
 from queuemodel.models.simulation import trace_throughput
 from queuemodel.queueing import read_jmva, write_jmva
@@ -78,7 +78,7 @@ def positive(*values: Any, least: float = np.finfo(float).tiny) -> None:
         assert np.all((least <= array) & (array < math.inf)), f"not finite and >= {least:g}: {value!r}"
 
 
-def curve_of(model: qm.TrainingModel) -> None:
+def curve_of(model: models.TrainingModel) -> None:
     """A curve of 1 to 8 workers has numbers that make sense."""
     curve = model.throughput(range(1, 9))
     positive(curve.steps_per_second, curve.lower, curve.upper, curve.bound_lower, curve.bound_upper)
@@ -154,17 +154,17 @@ def check_placements(path: Path, _: bool) -> None:
     positive(curve.steps_per_second, curve.lower, curve.upper)
 
 
-def networks() -> list[qm.Network]:
+def networks() -> list[queueing.Network]:
     """Small networks with everything that files can say."""
-    two = [qm.Station("cpu", service_time=0.1), qm.Station("disk", service_time=0.2, visit_ratio=2.0)]
-    classes = [qm.JobClass("A", population=2, think_time=1.0), qm.JobClass("B", population=1)]
-    by_class = qm.Station("cpu", service_time={"A": 0.1, "B": 0.3})
+    two = [queueing.Station("cpu", service_time=0.1), queueing.Station("disk", service_time=0.2, visit_ratio=2.0)]
+    classes = [queueing.JobClass("A", population=2, think_time=1.0), queueing.JobClass("B", population=1)]
+    by_class = queueing.Station("cpu", service_time={"A": 0.1, "B": 0.3})
     return [
-        qm.Network.load(EXAMPLES / "parameter-server-network.json"),
-        qm.Network([*two, qm.Station("many", service_time=1.0, servers=3)], think_time=0.5),
-        qm.Network([*two, qm.Station("delay", service_time=1.0, servers=math.inf)]),
-        qm.Network([by_class, two[1]], classes=classes),
-        qm.Network([qm.Station("table", service_time=1.0, rates=(1.0, 1.5, 1.9)), two[0]]),
+        queueing.Network.load(EXAMPLES / "parameter-server-network.json"),
+        queueing.Network([*two, queueing.Station("many", service_time=1.0, servers=3)], think_time=0.5),
+        queueing.Network([*two, queueing.Station("delay", service_time=1.0, servers=math.inf)]),
+        queueing.Network([by_class, two[1]], classes=classes),
+        queueing.Network([queueing.Station("table", service_time=1.0, rates=(1.0, 1.5, 1.9)), two[0]]),
     ]
 
 
@@ -200,21 +200,21 @@ def jmva_files() -> dict[str, bytes]:
     return found
 
 
-def solved(network: qm.Network) -> None:
+def solved(network: queueing.Network) -> None:
     """A small network that is read can be shown and solved."""
     assert repr(network)
     total = sum(c.population for c in network.classes)
     if total > 12 or len(network.stations) > 10:
         return
-    solution = qm.solve(network) if network.classes else qm.solve(network, population=3)
+    solution = queueing.solve(network) if network.classes else queueing.solve(network, population=3)
     positive(solution.throughput, solution.queue_length, solution.utilization, least=0.0)
     positive(np.sum(solution.throughput))
 
 
 def check_network(path: Path, _: bool) -> None:
     """Network JSON."""
-    network = qm.Network.load(path)
-    assert qm.Network.from_json(network.to_json()) == network
+    network = queueing.Network.load(path)
+    assert queueing.Network.from_json(network.to_json()) == network
     solved(network)
 
 

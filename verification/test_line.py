@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-import queuemodel as qm
+from queuemodel import queueing
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_multi_class_throughputs_and_queue_lengths(pfqn_mva, seed):
     rng = np.random.default_rng(seed)
     C, K = int(rng.integers(1, 4)), int(rng.integers(1, 5))
     D, N, Z = 10 ** rng.uniform(-2, 1, (K, C)), rng.integers(1, 8, C), rng.choice([0.0, 1.0, 10.0], C)
-    ours = qm.solve(qm.Network.from_demands(D, population=N, think_time=Z))
+    ours = queueing.solve(queueing.Network.from_demands(D, population=N, think_time=Z))
     X, _, Q, *_ = pfqn_mva(D, N.astype(float), Z)
     np.testing.assert_allclose(ours.class_throughput, np.ravel(X), rtol=1e-9)
     np.testing.assert_allclose(ours.class_queue_length, np.reshape(Q, (K, C)), rtol=1e-8, atol=1e-12)

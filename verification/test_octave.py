@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-import queuemodel as qm
+from queuemodel import queueing
 
 
 def octave(lines):
@@ -42,7 +42,7 @@ def test_single_class(servers):
         lines.append(f"[U R Q X] = qncsmva({N}, {matrix(D)}, ones(1, {len(D)}), {matrix(m)}, {Z!r});")
         lines.append("printf('%.15g ', X(1), Q); printf('\\n');")
     for (D, m, N, Z), row in zip(networks, octave(lines), strict=True):
-        ours = qm.solve(qm.Network.from_demands(D, servers=m.tolist(), think_time=Z), population=N)
+        ours = queueing.solve(queueing.Network.from_demands(D, servers=m.tolist(), think_time=Z), population=N)
         np.testing.assert_allclose([ours.throughput, *ours.queue_length], row, rtol=1e-8, atol=1e-9)
 
 
@@ -58,14 +58,14 @@ def test_several_classes():
             "printf('%.15g ', X(:, 1), Q'); printf('\\n');"
         )
     for (D, N, Z), row in zip(networks, octave(lines), strict=True):
-        ours = qm.solve(qm.Network.from_demands(D, population=N, think_time=Z))
+        ours = queueing.solve(queueing.Network.from_demands(D, population=N, think_time=Z))
         np.testing.assert_allclose([*ours.class_throughput, *ours.class_queue_length.T.ravel()], row, rtol=1e-8)
 
 
 def test_octave_loses_digits_with_many_customers_and_servers():
     """One repairman shop: 10 servers of 0.05 s, Z = 1, N = 200; 50-digit arithmetic gives 185.0633634539361."""
     (row,) = octave(["[U R Q X] = qncsmva(200, 0.05, 1, 10, 1); printf('%.15g\\n', X(1));"])
-    ours = qm.solve(qm.Network.from_demands([0.05], servers=10, think_time=1.0), population=200).throughput
+    ours = queueing.solve(queueing.Network.from_demands([0.05], servers=10, think_time=1.0), population=200).throughput
     assert ours == pytest.approx(185.0633634539361, rel=1e-12)
     assert abs(row[0] / ours - 1) > 1e-3  # when this fails, the peer has been repaired: say so in README.md
 
@@ -77,5 +77,5 @@ def test_balanced_job_bounds():
         ones = f"ones(1, {len(D)})"
         lines.append(f"[l u] = qncsbsb({N}, {matrix(D)}, {ones}, {ones}, {Z!r}); printf('%.15g %.15g\\n', l, u);")
     for (D, N, Z), row in zip(networks, octave(lines), strict=True):
-        bounds = qm.bounds(qm.Network.from_demands(D, think_time=Z), N, kind="balanced-job")
+        bounds = queueing.bounds(queueing.Network.from_demands(D, think_time=Z), N, kind="balanced-job")
         np.testing.assert_allclose([bounds.lower, bounds.upper], row, rtol=1e-9)

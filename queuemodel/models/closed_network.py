@@ -393,7 +393,7 @@ def staleness(network: Network, *, population: int | None = None) -> np.ndarray:
     Examples
     --------
     >>> import math
-    >>> from queuemodel import Station
+    >>> from queuemodel.queueing import Station
     >>> network = Network([Station("ps", service_time=0.1), Station("worker", service_time=1.0, servers=math.inf)])
     >>> staleness(network, population=4).tolist()
     [3.0]

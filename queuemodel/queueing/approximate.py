@@ -33,8 +33,9 @@ class ApproximateMVA:
     Parameters
     ----------
     method : {"recursion", "bard-schweitzer", "linearizer"}
-        ``recursion`` goes over all populations and keeps them; with classes it is ``linearizer``. The others' time does
-        not depend on the population. ``bard-schweitzer`` (Bard, 1979; Schweitzer, 1979): a customer finds (N-1)/N of
+        ``recursion`` goes over all populations and keeps them; with classes it is ``linearizer``. At several servers
+        its throughput may be far too low (two servers, two customers, no think time: 21 %). The others' time does not
+        depend on the population. ``bard-schweitzer`` (Bard, 1979; Schweitzer, 1979): a customer finds (N-1)/N of
         its own class's queue. ``linearizer`` (Chandy and Neuse, 1982) corrects the shares of queues from the
         populations with one customer fewer: several times closer, and 3 C times slower with C classes.
     """

@@ -100,7 +100,7 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
 
     Examples
     --------
-    >>> from queuemodel import Network, Station
+    >>> from queuemodel.queueing import Network, Station
     >>> network = Network([Station("server", service_time=0.5)], think_time=1.0)
     >>> float(bounds(network, 2).upper)
     1.3333333333333333
@@ -207,7 +207,7 @@ def barrier_time(network: Network, *, population: int) -> float:
 
     Examples
     --------
-    >>> from queuemodel import Station
+    >>> from queuemodel.queueing import Station
     >>> network = Network([Station("worker", service_time=1.0, servers=math.inf)])
     >>> round(barrier_time(network, population=4), 6)  # 1 + 1/2 + 1/3 + 1/4
     2.083333

@@ -204,7 +204,7 @@ def marginal_distribution(network: Network, station: str | int, *, population: i
 
     Examples
     --------
-    >>> from queuemodel import Network, Station
+    >>> from queuemodel.queueing import Network, Station
     >>> network = Network([Station("a", service_time=1.0), Station("b", service_time=1.0)])
     >>> marginal_distribution(network, "a", population=3)
     array([0.25, 0.25, 0.25, 0.25])

@@ -78,7 +78,7 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
 
     Examples
     --------
-    >>> from queuemodel import Station
+    >>> from queuemodel.queueing import Station
     >>> network = Network([Station("server", service_time=0.05)], think_time=1.0)
     >>> sensitivity(network, population=50).dX_dD.round(3)
     array([-400.])
@@ -156,7 +156,7 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
 
     Examples
     --------
-    >>> from queuemodel import Station
+    >>> from queuemodel.queueing import Station
     >>> network = Network([Station("server", service_time=0.5)], think_time=1.0)
     >>> solve_symbolic(network, population=2)  # doctest: +SKIP
     X(2) = 2*(D_1 + Z)/(2*D_1**2 + 2*D_1*Z + Z**2)

@@ -52,7 +52,7 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
 
     Examples
     --------
-    >>> from queuemodel import Station
+    >>> from queuemodel.queueing import Station
     >>> network = Network([Station("server", service_time=0.5)], think_time=1.0)
     >>> round(solve(network, population=2).throughput, 6)
     1.2

@@ -11,6 +11,7 @@ from refusals import refused
 
 import queuemodel as qm
 from queuemodel import example_profile
+from queuemodel import queueing as qn
 from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.curves import fit_convergence
 from queuemodel.models import plan_instances, read_instances, simulate
@@ -79,12 +80,14 @@ def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
 
 
 def test_solve_with_and_without_classes(run, told, examples):
-    network = qm.Network(
-        [qm.Station("server", service_time=0.3), qm.Station("disk", service_time=0.2)], think_time=2.0, name="both"
+    network = qn.Network(
+        [qn.Station("server", service_time=0.3), qn.Station("disk", service_time=0.2)],
+        think_time=2.0,
+        name="both",
     )
     network.save(examples / "network.json")
     solved, populations = told("solve network.json --population 1,2,5,20"), [1, 2, 5, 20]
-    truth = [qm.solve(network, population=n) for n in populations]
+    truth = [qn.solve(network, population=n) for n in populations]
     X = [one.throughput for one in truth]
     for column, values in {
         "population": populations, "throughput": X, "cycle_time": [n / x for n, x in zip(populations, X, strict=True)],
@@ -97,18 +100,21 @@ def test_solve_with_and_without_classes(run, told, examples):
         assert solved.pop(column) == pytest.approx(values), column
     assert solved.pop("saturation_population") == pytest.approx(2.5 / 0.3)
     assert solved == {"name": "both", "solver": truth[0].solver, "exact": True, "bottleneck": "server"}
-    qm.Network([qm.Station("delay", service_time=0.3, servers=float("inf"))]).save(examples / "delay.json")
+    qn.Network([qn.Station("delay", service_time=0.3, servers=float("inf"))]).save(examples / "delay.json")
     assert told("solve delay.json --population 2")["saturation_population"] is None
     few = ("solve", "network.json", "--population", "1:3")
     assert [line.split()[0] for line in run(*few)[1].splitlines()[-3:]] == list("123")
     assert run(*few, "--format", "csv")[1].count("\n") == 4
     refused(run("solve", "network.json"), "--population is needed")
-    network = qm.Network(
-        [qm.Station("server", service_time={"fast": 0.1, "slow": 0.4})],
-        classes=[qm.JobClass("fast", population=2, think_time=1.0), qm.JobClass("slow", population=3, think_time=2.0)],
+    network = qn.Network(
+        [qn.Station("server", service_time={"fast": 0.1, "slow": 0.4})],
+        classes=[
+            qn.JobClass("fast", population=2, think_time=1.0),
+            qn.JobClass("slow", population=3, think_time=2.0),
+        ],
     )
     network.save(examples / "classes.json")
-    assert told("solve classes.json")["throughput"] == pytest.approx(qm.solve(network).throughput)
+    assert told("solve classes.json")["throughput"] == pytest.approx(qn.solve(network).throughput)
     assert run("solve", "classes.json", "--format", "csv")[1].count("\n") >= 3
     assert "slow" in run("solve", "classes.json")[1]
     refused(run("solve", "classes.json", "--population", 5), "populations of their own")

@@ -5,6 +5,7 @@ import pytest
 from jobs_by_hand import profile
 
 import queuemodel as qm
+from queuemodel import queueing
 from queuemodel.curves import plot_efficiency
 
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
@@ -32,10 +33,10 @@ def test_arrays_are_read_only():
 @pytest.mark.parametrize("changes", [{}, {"shards": [3, 1]}, {"accelerator_speed": 4.0}])
 def test_bounds_and_knee_are_the_asymptotes(changes):
     model = qm.fit(profile()).what_if(**changes)
-    curve, bounds = model.throughput([1, 4, 30]), qm.bounds(model.network(), np.array([1, 4, 30]))
+    curve, bounds = model.throughput([1, 4, 30]), queueing.bounds(model.network(), np.array([1, 4, 30]))
     np.testing.assert_allclose(curve.bound_lower, bounds.lower, rtol=1e-12)
     np.testing.assert_allclose(curve.bound_upper, bounds.upper, rtol=1e-12)
-    assert curve.saturation_workers == pytest.approx(qm.saturation_population(model.network()))
+    assert curve.saturation_workers == pytest.approx(queueing.saturation_population(model.network()))
 
 
 def test_a_job_without_transfers_never_saturates():

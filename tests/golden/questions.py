@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 import queuemodel as qm
-from queuemodel import example_profile, example_throughputs, scheduling
+from queuemodel import example_profile, example_throughputs, models, scheduling
 from queuemodel import models as strategies
+from queuemodel import queueing as qn
 from queuemodel import sgd as descent
 from queuemodel import transport as collectives
 from queuemodel.adapters import pytorch, tensorflow
@@ -269,7 +270,7 @@ def throughputs_alone() -> Iterator[tuple[str, Question]]:
 
 def placements() -> Iterator[tuple[str, Question]]:
     @cache
-    def fitted(path: Path) -> qm.PlacementModel:
+    def fitted(path: Path) -> models.PlacementModel:
         return qm.fit_placements(qm.read_placements(path))
 
     def placed(path: Path, *, workers: list[int], **asked: Any) -> Any:
@@ -389,7 +390,7 @@ def simulations() -> Iterator[tuple[str, Question]]:
         yield ask("simulate", settled, "alexnet-60", workers=4, steps=400, **asked)
 
 
-def network(seed: int, *, classes: int = 0, kind: str = "", routing: str = "") -> qm.Network:
+def network(seed: int, *, classes: int = 0, kind: str = "", routing: str = "") -> qn.Network:
     """A random network whose stations are of several kinds, of customers who are unlike each other."""
     rng = np.random.default_rng(seed)
     names = [f"c{c}" for c in range(classes)]
@@ -407,16 +408,16 @@ def network(seed: int, *, classes: int = 0, kind: str = "", routing: str = "") -
     if kind == "fcfs":
         kinds = [{"discipline": "fcfs", "scv": 2.5}, {"discipline": "lifo-pr", "scv": 0.4}, {}]
     if kind == "phases":
-        kinds = [{"discipline": "fcfs", "distribution": qm.PhaseType((0.3, 0.7), ((-2.0, 0.5), (0.4, -5.0)))},
-                 {"distribution": qm.PhaseType.from_moments(mean=0.4, scv=3.0)},
+        kinds = [{"discipline": "fcfs", "distribution": qn.PhaseType((0.3, 0.7), ((-2.0, 0.5), (0.4, -5.0)))},
+                 {"distribution": qn.PhaseType.from_moments(mean=0.4, scv=3.0)},
                  {"servers": 2, "discipline": "fcfs"}]  # fmt: skip
     stations = [
-        qm.Station(f"s{k}", **({} if "distribution" in one else {"service_time": each(0.1, 0.9, kind == "fcfs")}),
+        qn.Station(f"s{k}", **({} if "distribution" in one else {"service_time": each(0.1, 0.9, kind == "fcfs")}),
                    **({} if routing else {"visit_ratio": each(0.5, 2.0)}), **one)
         for k, one in enumerate(kinds[: len(kinds) if kind else 2 + seed % 2] if kind != "plain" else [{}] * 3)
     ]  # fmt: skip
     K = len(stations)
-    who = [qm.JobClass(name, population=1 + (c + seed) % 3, think_time=0.4 + c) for c, name in enumerate(names)]
+    who = [qn.JobClass(name, population=1 + (c + seed) % 3, think_time=0.4 + c) for c, name in enumerate(names)]
     P = rng.dirichlet(np.ones(K), K)
     among: Any = P if routing == "one" or not classes else {name: rng.dirichlet(np.ones(K), K) for name in names}
     if routing == "switching" and classes:
@@ -424,7 +425,7 @@ def network(seed: int, *, classes: int = 0, kind: str = "", routing: str = "") -
         among = {(a, b): both[i * K : (i + 1) * K, j * K : (j + 1) * K]
                  for (i, a), (j, b) in itertools.product(enumerate(names), repeat=2)}  # fmt: skip
     told = {"routing": among, "reference": "s1"} if routing else {}
-    return qm.Network(stations, classes=who, think_time=0.0 if classes else 0.7, name="random", **told)
+    return qn.Network(stations, classes=who, think_time=0.0 if classes else 0.7, name="random", **told)
 
 
 def through(path: str, write: Callable[[str], Any], read: Callable[[str], Any]) -> Any:
@@ -432,30 +433,30 @@ def through(path: str, write: Callable[[str], Any], read: Callable[[str], Any]) 
     return [digest(Path(path).read_text()), plain(read(path))]
 
 
-def solution(network: qm.Network, N: Any, solver: Any = None) -> Any:
-    found = qm.solve(network, population=N, solver=solver)
+def solution(network: qn.Network, N: Any, solver: Any = None) -> Any:
+    found = qn.solve(network, population=N, solver=solver)
     names = ("class_throughput", "class_residence_time", "class_queue_length", "class_utilization", "throughputs",
              "residence_times", "bottleneck", "cycle_time", "response_time", "queue_length", "utilization")  # fmt: skip
     return plain(found) | {name: plain(getattr(found, name)) for name in names} | {"classes": plain(found.class_rows())}
 
 
-ASKED: dict[str, Callable[[qm.Network, Any], Any]] = {
-    "solve": solution, "exact": lambda one, N: solution(one, N, qm.ExactMVA()),
-    "markov": lambda one, N: solution(one, N, qm.MarkovChain()),
-    **{name: lambda one, N, name=name: solution(one, N, qm.ApproximateMVA(name))
+ASKED: dict[str, Callable[[qn.Network, Any], Any]] = {
+    "solve": solution, "exact": lambda one, N: solution(one, N, qn.ExactMVA()),
+    "markov": lambda one, N: solution(one, N, qn.MarkovChain()),
+    **{name: lambda one, N, name=name: solution(one, N, qn.ApproximateMVA(name))
        for name in ("recursion", "bard-schweitzer", "linearizer")},
-    "simulate": lambda one, N: solution(one, N, qm.Simulation(departures=1000, replications=2)),
-    "simulation": lambda one, N: plain(qm.Simulation(seed=2, departures=1200, replications=3).run(one, population=N)),
-    **{kind: lambda one, N, kind=kind: plain(qm.bounds(one, np.arange(1, N or 7), kind=kind))
+    "simulate": lambda one, N: solution(one, N, qn.Simulation(departures=1000, replications=2)),
+    "simulation": lambda one, N: plain(qn.Simulation(seed=2, departures=1200, replications=3).run(one, population=N)),
+    **{kind: lambda one, N, kind=kind: plain(qn.bounds(one, np.arange(1, N or 7), kind=kind))
        for kind in ("asymptotic", "balanced-job", "geometric", "proportional", "magic")},
-    "sensitivity": lambda one, N: plain(qm.sensitivity(one, population=N)),
-    "saturation": lambda one, N: plain(qm.saturation_population(one)),
-    "marginal": lambda one, N: [plain(qm.marginal_distribution(one, k, population=N)) for k in ("s0", 1)],
-    "barrier": lambda one, N: plain(qm.barrier_time(one, population=N)),
+    "sensitivity": lambda one, N: plain(qn.sensitivity(one, population=N)),
+    "saturation": lambda one, N: plain(qn.saturation_population(one)),
+    "marginal": lambda one, N: [plain(qn.marginal_distribution(one, k, population=N)) for k in ("s0", 1)],
+    "barrier": lambda one, N: plain(qn.barrier_time(one, population=N)),
     "staleness": lambda one, N: plain(strategies.staleness(one, population=N)),
     "network": lambda one, N: [plain(one), plain(one.class_service_demand), plain(one.class_visit_ratios)],
-    "json": lambda one, N: through("n.json", one.save, lambda path: qm.Network.from_json(Path(path).read_text())),
-    "jmva": lambda one, N: through("n.jmva", lambda path: qm.write_jmva(one, path, population=N), qm.read_jmva),
+    "json": lambda one, N: through("n.json", one.save, lambda path: qn.Network.from_json(Path(path).read_text())),
+    "jmva": lambda one, N: through("n.jmva", lambda path: qn.write_jmva(one, path, population=N), qn.read_jmva),
 }  # fmt: skip
 
 
@@ -473,12 +474,15 @@ def networks() -> Iterator[tuple[str, Question]]:
     demands = np.random.default_rng(4).uniform(0.1, 1.0, (5, 3))
     for curves in (True, False):
         told = {"think_time": [0.5, 1.0, 0.0, 2.0, 0.3], "population": 8 if curves else [8, 3, 5, 1, 9]}
-        yield f"batch {curves}", lambda told=told, c=curves: plain(qm.solve_batch(demands, **told, curves=c))
-    formula = qm.solve_symbolic(network(1, kind="plain"), population=3).throughput
+        yield f"batch {curves}", lambda told=told, c=curves: plain(qn.solve_batch(demands, **told, curves=c))
+    formula = qn.solve_symbolic(network(1, kind="plain"), population=3).throughput
     values = {symbol: 0.3 + 0.1 * i for i, symbol in enumerate(sorted(formula.free_symbols, key=str))}
     yield "symbolic", lambda: plain(float(formula.subs(values)))
     width = {"cycle": 2.0, "demand": 0.3, "width": 0.2}
-    yield "knee", lambda: plain([qm.knee_throughput(np.arange(1, 12), **width), qm.knee_width(np.array([0.1, 0.4, 1]))])
+    yield (
+        "knee",
+        lambda: plain([qn.knee_throughput(np.arange(1, 12), **width), qn.knee_width(np.array([0.1, 0.4, 1]))]),
+    )
 
 
 LINK = collectives.Link(1.25e8, latency=1e-4, reduction_time=3e-10)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobs_by_hand import noisy, parameter, profile, step
 
 import queuemodel as qm
-from queuemodel import example_profile, example_throughputs
+from queuemodel import example_profile, example_throughputs, queueing
 
 POSITIVE = st.floats(0.01, 5.0)
 
@@ -73,8 +73,10 @@ def test_standard_errors_are_those_of_the_mean():
 def test_steps_of_several_workers_are_freed_of_their_waiting(seconds, think, workers, form):
     """What a network shows at N workers gives its demands back, and so its throughput at any number."""
     groups = [[d] for d in seconds] if form == "links" else [seconds]
-    network = qm.Network([qm.Station(str(k), service_time=sum(g)) for k, g in enumerate(groups)], think_time=think)
-    truth = qm.solve(network, population=workers)
+    network = queueing.Network(
+        [queueing.Station(str(k), service_time=sum(g)) for k, g in enumerate(groups)], think_time=think
+    )
+    truth = queueing.solve(network, population=workers)
     share = np.array(seconds) / sum(seconds)
     seen = truth.residence_time if form == "links" else share * truth.residence_time.sum()
     step_time = workers / truth.throughput

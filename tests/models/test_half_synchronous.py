@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import queuemodel as qm
-from queuemodel import example_profile
+from queuemodel import example_profile, queueing
 from queuemodel.models import order_statistic, staleness
 
 SPREAD = 0.2  # of the logarithms of fetches' shares, as documented
@@ -141,12 +141,15 @@ def test_strategies_that_are_no_closed_network_need_operations(strategy):
 
 def test_staleness_of_unequal_workers():
     """Without a server each works at its own rate; equal ones count all others, at any server."""
-    classes = [qm.JobClass("slow", population=1, think_time=2.0), qm.JobClass("fast", population=3, think_time=0.5)]
-    nearly = qm.Network([qm.Station("ps", service_time=1e-9)], classes=classes)
+    classes = [
+        queueing.JobClass("slow", population=1, think_time=2.0),
+        queueing.JobClass("fast", population=3, think_time=0.5),
+    ]
+    nearly = queueing.Network([queueing.Station("ps", service_time=1e-9)], classes=classes)
     assert staleness(nearly) == pytest.approx([(0.5 + 6.0) / 0.5 - 1, 6.5 / 2.0 - 1])
-    busy = qm.Network([qm.Station("ps", service_time=0.4)], classes=classes)
+    busy = queueing.Network([queueing.Station("ps", service_time=0.4)], classes=classes)
     assert 1 / (staleness(busy) + 1) @ [1, 3] == pytest.approx(1.0)
-    one = qm.Network([qm.Station("ps", service_time=0.4)], think_time=1.0)
+    one = queueing.Network([queueing.Station("ps", service_time=0.4)], think_time=1.0)
     assert staleness(one, population=5) == pytest.approx([4.0])
 
 

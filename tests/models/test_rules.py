@@ -13,7 +13,7 @@ from jobs_by_hand import on_network, profile, step
 from scipy import stats
 
 import queuemodel as qm
-from queuemodel import example_profile
+from queuemodel import example_profile, queueing
 from validation.testbed.recordings import unpacked
 
 SERIES = Path(__file__).parents[2] / "validation" / "testbed" / "series"
@@ -41,9 +41,9 @@ def keeps_laws(curve):
 def test_one_server_is_solved_exactly(phases):
     workers = [1, 2, 7, 30]
     curve = fitted(phases).throughput(workers)
-    stations = [qm.Station(name, service_time=phases[name]) for name in ("fetch", "push", "update")]
+    stations = [queueing.Station(name, service_time=phases[name]) for name in ("fetch", "push", "update")]
     for i, n in enumerate(workers):
-        exact = qm.solve(qm.Network(stations, think_time=phases["compute"]), population=n)
+        exact = queueing.solve(queueing.Network(stations, think_time=phases["compute"]), population=n)
         assert curve.steps_per_second[i] == pytest.approx(exact.throughput, rel=1e-9)
         np.testing.assert_allclose(np.sort(curve.residence_time[i]), np.sort(exact.residence_time), rtol=1e-9)
     assert "exact" in curve.method
@@ -54,9 +54,9 @@ def test_one_server_is_solved_exactly(phases):
 @given(PHASES, st.lists(st.sampled_from([0.02, 0.5, 1.0, 3.0, 40.0]), min_size=2, max_size=6))
 def test_unequal_workers_are_job_classes(phases, speeds):
     curve = fitted(phases, worker_speeds=speeds).throughput([len(speeds)])
-    stations = [qm.Station(name, service_time=phases[name]) for name in ("fetch", "push", "update")]
-    classes = [qm.JobClass(str(i), population=1, think_time=phases["compute"] / s) for i, s in enumerate(speeds)]
-    exact = qm.solve(qm.Network(stations, classes=classes))
+    stations = [queueing.Station(name, service_time=phases[name]) for name in ("fetch", "push", "update")]
+    classes = [queueing.JobClass(str(i), population=1, think_time=phases["compute"] / s) for i, s in enumerate(speeds)]
+    exact = queueing.solve(queueing.Network(stations, classes=classes))
     assert curve.steps_per_second[0] == pytest.approx(exact.throughput, rel=1e-9)
     np.testing.assert_allclose(np.sort(curve.utilization[0]), np.sort(exact.utilization), rtol=1e-8)
     demands = [phases[name] for name in ("fetch", "push", "update")]
@@ -64,7 +64,7 @@ def test_unequal_workers_are_job_classes(phases, speeds):
     assert curve.saturation_workers == pytest.approx(1 / (max(demands) * alone))
     if len(set(speeds)) > 1:
         own = fitted(phases, worker_speeds=speeds).network()
-        assert qm.solve(own).throughput == pytest.approx(exact.throughput, rel=1e-9)
+        assert queueing.solve(own).throughput == pytest.approx(exact.throughput, rel=1e-9)
     keeps_laws(curve)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
+from queuemodel import queueing
 from queuemodel.profile import Cluster, Job, Operation, Profile, Source, Step
 
 SIZE, COMPUTE = 1_000_000, 0.5
@@ -80,8 +81,8 @@ def test_several_workers_get_what_one_gets_until_the_link_is_full(method):
 def as_in_the_best_step(bandwidth):
     """Steps per second of eight workers whose transfers nothing but full links holds up (mean-value analysis)."""
     D = SIZE / (LINK_EFFICIENCY * bandwidth)
-    links = [qm.Station("transmit", service_time=D), qm.Station("receive", service_time=D / 2)]
-    return qm.solve(qm.Network(links, think_time=COMPUTE + 1.5 * (SIZE / 4e6 - D)), population=8).throughput
+    links = [queueing.Station("transmit", service_time=D), queueing.Station("receive", service_time=D / 2)]
+    return queueing.solve(queueing.Network(links, think_time=COMPUTE + 1.5 * (SIZE / 4e6 - D)), population=8).throughput
 
 
 @pytest.mark.parametrize("method", ["trace", "mva"])

@@ -7,7 +7,7 @@ import math
 import pytest
 
 import queuemodel as qm
-from queuemodel import example_profile
+from queuemodel import example_profile, queueing
 from queuemodel.base.files import parse_bandwidth, parse_duration, parse_latency, parse_size
 
 STEP = {
@@ -162,8 +162,8 @@ def test_packed_profiles(tmp_path):
 
 
 def test_json_does_not_take_the_name_of_another_format(tmp_path):
-    profile, network = example_profile("alexnet-60"), qm.Network([qm.Station("server", service_time=0.3)])
-    for save in (profile.save, network.save, qm.solve(network, population=1).to_json):
+    profile, network = example_profile("alexnet-60"), queueing.Network([queueing.Station("server", service_time=0.3)])
+    for save in (profile.save, network.save, queueing.solve(network, population=1).to_json):
         with pytest.raises(qm.DataError, match=r"x\.csv: the file name must end in one of \.json, \.json\.gz"):
             save(tmp_path / "x.csv")
         save(tmp_path / "without")

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
 TIMES, SHARES = [0.05, 0.1, 0.3, 1.0], [0.0, 0.3, 0.5, 1.0]
 
@@ -17,9 +18,9 @@ def random_network(rng, *, most=3):
         K = int(rng.integers(1, 4))
         routing, free = _routing(rng, names, K)
         try:
-            network = qm.Network(
+            network = qn.Network(
                 [_station(rng, f"s{k}", names, visits=not free) for k in range(K)],
-                classes=[qm.JobClass(c, population=n, think_time=_own(rng)) for c, n in zip(names, N, strict=False)],
+                classes=[qn.JobClass(c, population=n, think_time=_own(rng)) for c, n in zip(names, N, strict=False)],
                 think_time=_think(rng),
                 routing=routing,
                 reference=f"s{rng.integers(K)}" if free else None,
@@ -52,10 +53,13 @@ def _station(rng, name, names, *, visits):
         "rates": {"rates": [float(r) for r in rng.uniform(0.5, 3.0, 4)]},
     }.get(kind, {})
     if kind == "phases":
-        shapes = [qm.PhaseType.from_moments(mean=0.2, scv=0.5), qm.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0)))]
-        return qm.Station(name, distribution=by_class(shapes), visit_ratio=visit, **extra)
+        shapes = [
+            qn.PhaseType.from_moments(mean=0.2, scv=0.5),
+            qn.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0))),
+        ]
+        return qn.Station(name, distribution=by_class(shapes), visit_ratio=visit, **extra)
     times = by_class(TIMES if rng.random() < 0.7 else [0.0, 0.2])
-    return qm.Station(name, service_time=times, scv=by_class([1.0, 1.0, 0.5, 3.0]), visit_ratio=visit, **extra)
+    return qn.Station(name, service_time=times, scv=by_class([1.0, 1.0, 0.5, 3.0]), visit_ratio=visit, **extra)
 
 
 def _routing(rng, names, K):

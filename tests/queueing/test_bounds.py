@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
 demand = st.floats(0.01, 5.0)
 PRODUCT_FORM = ["balanced-job", "proportional", "geometric"]
@@ -16,9 +17,9 @@ PRODUCT_FORM = ["balanced-job", "proportional", "geometric"]
 @settings(max_examples=100)
 @given(D=st.lists(demand, min_size=1, max_size=5), Z=st.sampled_from([0.0, 0.3, 7.0, 20.0]), N=st.integers(1, 40))
 def test_bounds_hold_each_tighter_than_the_one_before(D, Z, N):
-    network, n = qm.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
-    X = qm.solve(network, population=N)
-    found = {kind: qm.bounds(network, n, kind=kind) for kind in ["asymptotic", *PRODUCT_FORM]}
+    network, n = qn.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
+    X = qn.solve(network, population=N)
+    found = {kind: qn.bounds(network, n, kind=kind) for kind in ["asymptotic", *PRODUCT_FORM]}
     for kind, bounds in found.items():
         assert np.all(bounds.lower <= X.throughputs * (1 + 1e-9)), kind
         assert np.all(bounds.upper >= X.throughputs * (1 - 1e-9)), kind
@@ -35,65 +36,68 @@ def test_bounds_hold_each_tighter_than_the_one_before(D, Z, N):
 
 def test_bounds_are_the_published_ones():
     """Hsieh and Lam (1987), table IV; by hand with a think time and a delay; asymptotic ones of servers and rates."""
-    network = qm.Network.from_demands([0.1, 0.1, 0.09, 0.08])
-    bounds = qm.bounds(network, [2, 5, 10, 20, 80], kind="proportional")
+    network = qn.Network.from_demands([0.1, 0.1, 0.09, 0.08])
+    bounds = qn.bounds(network, [2, 5, 10, 20, 80], kind="proportional")
     np.testing.assert_allclose(bounds.lower, [4.3174, 6.6600, 8.0219, 8.8672, 9.6736], rtol=2e-5)
     np.testing.assert_allclose(bounds.upper, [4.3174, 6.7297, 8.2700, 9.3387, 10.0], rtol=2e-5)
-    thinking = qm.Network.from_demands([0.5, 0.25, 0.5], servers=[1, 1, math.inf], think_time=1.5)
-    found = qm.bounds(thinking, 3, kind="proportional")
+    thinking = qn.Network.from_demands([0.5, 0.25, 0.5], servers=[1, 1, math.inf], think_time=1.5)
+    found = qn.bounds(thinking, 3, kind="proportional")
     slow, fast = (0.5**3 + 0.25**3) / (0.5**2 + 0.25**2), (0.5**2 + 0.25**2) / 0.75
     assert float(found.lower) == pytest.approx(3 / (2.75 + 2 * slow))
     assert float(found.upper) == pytest.approx(3 / (2.75 + (2 - 2.0 / 0.5) * fast))
-    found = qm.bounds(thinking, 4, kind="balanced-job")
+    found = qn.bounds(thinking, 4, kind="balanced-job")
     assert float(found.lower) == pytest.approx(4 / (2.75 + 3 * 0.5 / (1 + 2 / (4 * 0.75))))
     assert float(found.upper) == pytest.approx(min(2.0, 4 / (2.75 + 3 * 0.375 / (1 + 2 / 0.75))))
-    found = qm.bounds(thinking, [1, 4])
+    found = qn.bounds(thinking, [1, 4])
     np.testing.assert_allclose(found.lower, [1 / 2.75, 4 / (4 * 0.75 + 2.0)])
     np.testing.assert_allclose(found.upper, [1 / 2.75, 4 / 2.75])
     rows = found.to_rows()
     assert [row["population"] for row in rows] == [1, 4]
     assert rows[1]["response_upper"] == pytest.approx(4 / rows[1]["throughput_lower"] - 2.0)
     assert repr(found).startswith("asymptotic bounds on throughput")
-    stations = [qm.Station("ld", service_time=0.4, rates=[0.8, 2.0, 1.6]), qm.Station("m", service_time=0.6, servers=2)]
-    found = qm.bounds(qm.Network(stations, think_time=1.0), 3)
+    stations = [
+        qn.Station("ld", service_time=0.4, rates=[0.8, 2.0, 1.6]),
+        qn.Station("m", service_time=0.6, servers=2),
+    ]
+    found = qn.bounds(qn.Network(stations, think_time=1.0), 3)
     assert float(found.lower) == pytest.approx(3 / (3 * (0.4 / 0.8 + 0.6) + 1.0))
     assert float(found.upper) == pytest.approx(min(3 / (0.4 / (2.0 / 2) + 0.6 + 1.0), 1 / 0.3, 1 / 0.2))
 
 
 @pytest.mark.parametrize("kind", ["asymptotic", *PRODUCT_FORM])
 def test_where_nobody_queues_they_meet_and_of_other_networks_there_are_asymptotic_ones_only(kind):
-    network = qm.Network([qm.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5)
-    found = qm.bounds(network, [1, 7], kind=kind)
+    network = qn.Network([qn.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5)
+    found = qn.bounds(network, [1, 7], kind=kind)
     np.testing.assert_allclose([found.lower, found.upper], [[0.5, 3.5]] * 2)
     for other in ({"servers": 2}, {"scv": 0.0, "discipline": "fcfs"}) if kind in PRODUCT_FORM else ():
         with pytest.raises(qm.ModelError, match="use kind='asymptotic'"):
-            qm.bounds(qm.Network([qm.Station("q", service_time=0.5, **other)], think_time=1.0), 3, kind=kind)
+            qn.bounds(qn.Network([qn.Station("q", service_time=0.5, **other)], think_time=1.0), 3, kind=kind)
 
 
 def test_the_bottleneck_counts_servers_and_speeds():
     def bottleneck(*stations, population=8, **more):
-        return qm.solve(qm.Network(stations, think_time=0.1, **more), population=population).bottleneck
+        return qn.solve(qn.Network(stations, think_time=0.1, **more), population=population).bottleneck
 
-    S = qm.Station
+    S = qn.Station
     fast, slow = [1.0, 2.0, 4.0, *[4.0] * 5], [1.0, 1.1, 1.2, *[1.2] * 5]
     for kind, name in (({"servers": 4}, "b"), ({"servers": 2}, "a"), ({"rates": fast}, "b"), ({"rates": slow}, "a")):
         assert bottleneck(S("a", service_time=0.3, **kind), S("b", service_time=0.1)) == name
     assert bottleneck(S("d", service_time=9.0, servers=math.inf), S("b", service_time=0.1)) == "b"
     assert bottleneck(S("d", service_time=9.0, servers=math.inf)) is None
-    crowd = {"classes": [qm.JobClass("u"), qm.JobClass("v")], "population": (4, 4)}
+    crowd = {"classes": [qn.JobClass("u"), qn.JobClass("v")], "population": (4, 4)}
     assert bottleneck(S("a", service_time=0.3, rates=fast), S("b", service_time=0.1), **crowd) == "b"
     assert bottleneck(S("a", service_time={"u": 0.3, "v": 0.2}, servers=4), S("b", service_time=0.1), **crowd) == "b"
 
 
 def test_saturation_is_where_the_asymptotes_cross():
-    network = qm.Network.from_demands([0.2, 0.5, 0.6], servers=[1, 1, 2], think_time=3.0)
-    N = qm.saturation_population(network)
+    network = qn.Network.from_demands([0.2, 0.5, 0.6], servers=[1, 1, 2], think_time=3.0)
+    N = qn.saturation_population(network)
     assert pytest.approx((0.2 + 0.5 + 0.6 + 3.0) / 0.5) == N
-    assert float(qm.bounds(network, 1).upper) * N == pytest.approx(1 / 0.5)
-    assert qm.saturation_population(qm.Network([qm.Station("d", service_time=1.0, servers=math.inf)])) == math.inf
-    listed = qm.Network([qm.Station("a", service_time=0.4, rates=[1.0, 2.0, 2.0])], think_time=3.0)
-    assert qm.saturation_population(listed) == pytest.approx(3.4 / 0.2)
-    other = qm.Network([qm.Station("a", service_time=1.0)], classes=[qm.JobClass("u")])
-    for ask in (qm.saturation_population, lambda network: qm.bounds(network, 2)):
+    assert float(qn.bounds(network, 1).upper) * N == pytest.approx(1 / 0.5)
+    assert qn.saturation_population(qn.Network([qn.Station("d", service_time=1.0, servers=math.inf)])) == math.inf
+    listed = qn.Network([qn.Station("a", service_time=0.4, rates=[1.0, 2.0, 2.0])], think_time=3.0)
+    assert qn.saturation_population(listed) == pytest.approx(3.4 / 0.2)
+    other = qn.Network([qn.Station("a", service_time=1.0)], classes=[qn.JobClass("u")])
+    for ask in (qn.saturation_population, lambda network: qn.bounds(network, 2)):
         with pytest.raises(qm.ModelError, match="classes"):
             ask(other)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from random_networks import random_network
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
 demand = st.floats(1e-3, 10.0)
 think = st.sampled_from([0.0, 0.3, 7.0])
@@ -25,10 +26,10 @@ kinds = st.one_of(
 def networks(draw):
     """One class, stations of every kind that has product form."""
     stations = [
-        qm.Station(f"s{k}", service_time=draw(demand), visit_ratio=draw(st.sampled_from([1.0, 0.5])), **draw(kinds))
+        qn.Station(f"s{k}", service_time=draw(demand), visit_ratio=draw(st.sampled_from([1.0, 0.5])), **draw(kinds))
         for k in range(draw(st.integers(1, 4)))
     ]
-    return qm.Network(stations, think_time=draw(think))
+    return qn.Network(stations, think_time=draw(think))
 
 
 def series(factors, N):
@@ -47,7 +48,7 @@ def series(factors, N):
 def test_every_digit_is_kept(demands, servers, Z, N):
     laws = {"root": lambda n: n**0.5, "peak": lambda n: 20 * n / (1 + 0.1 * (n - 1) + 0.01 * n * (n - 1))}
     stations = [
-        qm.Station(
+        qn.Station(
             f"s{k}",
             service_time=d,
             **({"rates": [laws[m](n) for n in range(1, N + 1)]} if m in laws else {"servers": m}),
@@ -63,7 +64,7 @@ def test_every_digit_is_kept(demands, servers, Z, N):
                 f.append(f[-1] * Decimal(d) / Decimal(laws[m](n) if m in laws else min(n, m)))
             factors.append(f)
         exact = series(factors, N)
-    solved = qm.solve(qm.Network(stations, think_time=Z), population=N)
+    solved = qn.solve(qn.Network(stations, think_time=Z), population=N)
     np.testing.assert_allclose(solved.throughputs, exact, rtol=1e-11)
     customers = solved.throughputs * (solved.residence_times.sum(axis=1) + Z)
     np.testing.assert_allclose(customers, np.arange(1, N + 1), rtol=1e-10)
@@ -136,7 +137,7 @@ def test_random_networks_are_as_counting_all_states_has_them():
     for seed in range(500):
         network, population = random_network(np.random.default_rng(seed), most=4)
         try:
-            s = qm.solve(network, population=population, solver=qm.ExactMVA())
+            s = qn.solve(network, population=population, solver=qn.ExactMVA())
         except qm.ModelError:  # no product form
             continue
         X, Q = by_counting(network, (population,) if isinstance(population, int) else population)
@@ -147,7 +148,7 @@ def test_random_networks_are_as_counting_all_states_has_them():
         judged += 1
         switching += any(len(chain) > 1 for chain in network.chains) and network.think_times.any()
         try:
-            chain = qm.solve(network, population=population, solver=qm.MarkovChain(most_states=2000))
+            chain = qn.solve(network, population=population, solver=qn.MarkovChain(most_states=2000))
         except qm.ModelError:  # preempted customers keep their order for ever
             continue
         chains += 1
@@ -169,8 +170,8 @@ def test_each_recursion_is_as_counting_all_states_has_it(name, N, servers):
     D, Z = rng.uniform(0.1, 1, (len(servers), len(N))), rng.uniform(0, 1, len(N))
     if "merged" in name:  # classes that are alike are one, each with its part
         D[:, 1], Z[1] = D[:, 0], Z[0]
-    network = qm.Network.from_demands(D, population=N, think_time=Z, servers=servers)
-    s, (X, Q) = qm.solve(network), by_counting(network, N)
+    network = qn.Network.from_demands(D, population=N, think_time=Z, servers=servers)
+    s, (X, Q) = qn.solve(network), by_counting(network, N)
     assert name in s.reason
     np.testing.assert_allclose(s.class_throughput, X, rtol=1e-10)
     np.testing.assert_allclose(s.class_queue_length, Q, rtol=1e-10)
@@ -179,7 +180,7 @@ def test_each_recursion_is_as_counting_all_states_has_it(name, N, servers):
 @settings(max_examples=100)
 @given(network=networks(), N=st.integers(1, 30))
 def test_single_class_laws(network, N):
-    s, n = qm.solve(network, population=N), np.arange(1, N + 1)
+    s, n = qn.solve(network, population=N), np.arange(1, N + 1)
     X, D = s.throughputs, network.service_demand
     np.testing.assert_allclose((X[:, None] * s.residence_times).sum(axis=1) + X * network.think_time, n, rtol=1e-10)
     queues = ~network.is_delay
@@ -191,7 +192,7 @@ def test_single_class_laws(network, N):
         assert np.all(np.diff(X) >= 0)  # more customers never do less
     assert s.cycle_time * s.throughput == pytest.approx(N, rel=1e-10)
     for k, station in enumerate(network.stations):
-        p = qm.marginal_distribution(network, k, population=N)
+        p = qn.marginal_distribution(network, k, population=N)
         assert p.min() >= 0
         assert p.sum() == pytest.approx(1, rel=1e-10)
         assert p @ np.arange(N + 1) == pytest.approx(s.queue_length[k], rel=1e-9)
@@ -204,15 +205,15 @@ def test_a_batch_is_its_networks_one_by_one(K, shape, data):
     size = math.prod(shape)
     D = np.array([data.draw(demand) for _ in range(size * K)]).reshape(*shape, K)
     Z, N = data.draw(think), np.array([data.draw(st.integers(1, 9)) for _ in range(size)]).reshape(shape)
-    batch = qm.solve_batch(D, think_time=Z, population=N)
+    batch = qn.solve_batch(D, think_time=Z, population=N)
     assert batch.throughputs.shape == (N.max(), *shape)
     for i in np.ndindex(*shape):
-        s = qm.solve(qm.Network.from_demands(D[i], think_time=Z), population=int(N[i]))
+        s = qn.solve(qn.Network.from_demands(D[i], think_time=Z), population=int(N[i]))
         np.testing.assert_allclose(batch.throughputs[(slice(0, N[i]), *i)], s.throughputs, rtol=1e-12)
         assert np.all(np.isnan(batch.throughputs[(slice(N[i], None), *i)]))
         for name in ("residence_time", "queue_length", "utilization", "cycle_time"):
             np.testing.assert_allclose(getattr(batch, name)[i], getattr(s, name), rtol=1e-11, err_msg=name)
-    last = qm.solve_batch(D, think_time=Z, population=N, curves=False)
+    last = qn.solve_batch(D, think_time=Z, population=N, curves=False)
     np.testing.assert_allclose(last.throughput, batch.throughput, rtol=1e-12)
     assert len(batch.to_rows()) == size
     assert batch.to_frame()["throughput"].tolist() == batch.throughput.ravel().tolist()
@@ -220,12 +221,12 @@ def test_a_batch_is_its_networks_one_by_one(K, shape, data):
 
 def test_classes_that_switch_share_their_chains_population_and_throughput():
     on, back, own = [[0, 1], [0, 0]], [[0, 0], [1, 0]], [[0.5, 0.5], [1, 0]]
-    network = qm.Network(
-        [qm.Station("a", service_time=0.2), qm.Station("b", service_time=0.5)],
-        classes=[qm.JobClass(name, population=n) for name, n in (("u", 2), ("v", 1), ("w", 4))],
+    network = qn.Network(
+        [qn.Station("a", service_time=0.2), qn.Station("b", service_time=0.5)],
+        classes=[qn.JobClass(name, population=n) for name, n in (("u", 2), ("v", 1), ("w", 4))],
         routing={("u", "v"): on, ("v", "u"): back, ("w", "w"): own},
     )
-    s = qm.solve(network)
+    s = qn.solve(network)
     X, document = s.class_throughput, json.loads(s.to_json())
     rows = [(row["class"], row["population"], row["throughput"], row["cycle_time"]) for row in document["classes"]]
     assert rows == [("u", 3, X[0], 3 / X[0]), ("v", 3, X[0], 3 / X[0]), ("w", 4, X[2], 4 / X[2])]
@@ -233,16 +234,16 @@ def test_classes_that_switch_share_their_chains_population_and_throughput():
 
 
 def test_a_solution_shows_itself_and_keeps_its_curve():
-    rated = qm.Station("b", service_time=0.5, rates=[1, 2, 2, 2])
-    network = qm.Network([qm.Station("a", service_time=0.4, servers=2), rated], think_time=3.0)
-    solved = qm.solve(network, population=4)
+    rated = qn.Station("b", service_time=0.5, rates=[1, 2, 2, 2])
+    network = qn.Network([qn.Station("a", service_time=0.4, servers=2), rated], think_time=3.0)
+    solved = qn.solve(network, population=4)
     assert "b" in repr(solved)
     assert "<table" in solved._repr_html_()
     frame = solved.to_frame()
     assert list(frame["population"]) == [1, 2, 3, 4]
     for n in range(1, 5):
         at, row = solved.at(n), frame.iloc[n - 1]
-        fresh = qm.solve(network, population=n)
+        fresh = qn.solve(network, population=n)
         assert [row["throughput"], row["cycle_time"]] == pytest.approx([fresh.throughput, fresh.cycle_time])
         for k, name in enumerate("ab"):
             assert row[f"queue_length[{name}]"] == pytest.approx(fresh.queue_length[k])
@@ -255,24 +256,24 @@ def test_a_solution_shows_itself_and_keeps_its_curve():
 
 
 def test_the_choice_says_which_and_why():
-    product = qm.solve(qm.Network.from_demands([0.1], servers=3), population=5)
+    product = qn.solve(qn.Network.from_demands([0.1], servers=3), population=5)
     assert (product.exact, product.solver) == (True, "convolution")
-    line = qm.Station("q", service_time={"a": 0.1, "b": 0.3}, discipline="fcfs")
-    network = qm.Network([line], classes=[qm.JobClass("a"), qm.JobClass("b")], think_time=1.0)
-    other = qm.solve(network, population=(1, 3))
+    line = qn.Station("q", service_time={"a": 0.1, "b": 0.3}, discipline="fcfs")
+    network = qn.Network([line], classes=[qn.JobClass("a"), qn.JobClass("b")], think_time=1.0)
+    other = qn.solve(network, population=(1, 3))
     assert not other.exact
     assert "station 'q' is first come first served" in other.reason
     with pytest.raises(qm.ModelError, match=r"exact MVA: station 'q'.* differ by class.* MarkovChain"):
-        qm.solve(network, population=(1, 3), solver=qm.ExactMVA())
-    one = qm.solve(network, population={"a": 0, "b": 3}, solver=qm.ExactMVA())  # who is not there disturbs nobody
-    alone = qm.solve(qm.Network.from_demands([0.3], think_time=1.0), population=3)
+        qn.solve(network, population=(1, 3), solver=qn.ExactMVA())
+    one = qn.solve(network, population={"a": 0, "b": 3}, solver=qn.ExactMVA())  # who is not there disturbs nobody
+    alone = qn.solve(qn.Network.from_demands([0.3], think_time=1.0), population=3)
     assert one.class_throughput == pytest.approx([0.0, alone.throughput])
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers_and_a_way_out():
-    network = qm.Network.from_demands(np.random.default_rng(0).uniform(0.1, 1, (6, 12)), population=[50] * 12)
+    network = qn.Network.from_demands(np.random.default_rng(0).uniform(0.1, 1, (6, 12)), population=[50] * 12)
     with pytest.raises(qm.ModelError, match=r"12 different classes with 600 customers need .* bytes .* take an approx"):
-        qm.solve(network)
-    assert not qm.solve(network, solver=qm.ApproximateMVA("bard-schweitzer")).exact
+        qn.solve(network)
+    assert not qn.solve(network, solver=qn.ApproximateMVA("bard-schweitzer")).exact
     with pytest.raises(qm.ModelError, match=r"exact MVA: 10,000,000 customers need .* bytes"):
-        qm.solve(qm.Network.from_demands([1.0] * 100), population=10_000_000)
+        qn.solve(qn.Network.from_demands([1.0] * 100), population=10_000_000)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
-S, J, N, PH = qm.Station, qm.JobClass, qm.Network, qm.PhaseType
+S, J, N, PH = qn.Station, qn.JobClass, qn.Network, qn.PhaseType
 TWO = [J("a", population=2), J("b")]
 X = [S("x", service_time=1.0)]
 XY = [S("x", service_time=1.0), S("y", service_time=1.0)]
@@ -68,39 +69,39 @@ OTHERS = [
     (lambda: N.from_demands([[1.0, 2.0]], population=[1]), "must be 2 whole numbers"),
     (lambda: N.from_demands([1.0, 2.0], servers=[1, 2, 3]), "servers: must be one number or 2"),
     (lambda: N.from_demands("abc"), "array of numbers"), (lambda: N.from_demands([[[1.0]]]), "shape"),
-    (lambda: qm.solve(one(rates=[1.0, 2.0]), population=3), "station 'cpu': rates has 2 values, but 3 customers"),
-    (lambda: qm.solve(one(service_time=1.0)), "population is needed"),
-    (lambda: qm.solve(one(service_time=1.0), population=[1, 2]), "network without classes"),
-    (lambda: qm.solve(N(X, classes=TWO), population=3), "one per class"),
-    (lambda: qm.solve(N(X, classes=TWO), population=[1, -1]), "population of class 'b'"),
-    (lambda: qm.solve(N(X, classes=TWO), population=[0, 0]), "all classes together"),
-    (lambda: qm.solve(N(X, classes=TWO), population={"a": 1}), "'b' is missing"),
-    (lambda: qm.solve(N(X, classes=TWO), population={"a": 1, "z": 1}), "class 'z'"),
-    (lambda: qm.solve(one(service_time=1.0), population=2, solver=qm.ExactMVA), "solver must be a solver value"),
-    (lambda: qm.solve("network", population=2), "must be a Network"),
-    (lambda: qm.solve_batch([0.1, -0.1], population=2), "demands[1] must be 0 to 1e9 seconds"),
-    (lambda: qm.solve_batch([0.1], population=2.5), "whole numbers"),
-    (lambda: qm.solve_batch([0.1], population=0), "whole numbers"),
-    (lambda: qm.solve_batch([0.0], population=2, think_time=1.0), "demands of a network are zero"),
-    (lambda: qm.solve_batch([[0.1]] * 3, population=[1, 2]), "do not broadcast"),
-    (lambda: qm.solve_batch([0.1] * 10, population=[10**7] * 100), "bytes, more than"),
+    (lambda: qn.solve(one(rates=[1.0, 2.0]), population=3), "station 'cpu': rates has 2 values, but 3 customers"),
+    (lambda: qn.solve(one(service_time=1.0)), "population is needed"),
+    (lambda: qn.solve(one(service_time=1.0), population=[1, 2]), "network without classes"),
+    (lambda: qn.solve(N(X, classes=TWO), population=3), "one per class"),
+    (lambda: qn.solve(N(X, classes=TWO), population=[1, -1]), "population of class 'b'"),
+    (lambda: qn.solve(N(X, classes=TWO), population=[0, 0]), "all classes together"),
+    (lambda: qn.solve(N(X, classes=TWO), population={"a": 1}), "'b' is missing"),
+    (lambda: qn.solve(N(X, classes=TWO), population={"a": 1, "z": 1}), "class 'z'"),
+    (lambda: qn.solve(one(service_time=1.0), population=2, solver=qn.ExactMVA), "solver must be a solver value"),
+    (lambda: qn.solve("network", population=2), "must be a Network"),
+    (lambda: qn.solve_batch([0.1, -0.1], population=2), "demands[1] must be 0 to 1e9 seconds"),
+    (lambda: qn.solve_batch([0.1], population=2.5), "whole numbers"),
+    (lambda: qn.solve_batch([0.1], population=0), "whole numbers"),
+    (lambda: qn.solve_batch([0.0], population=2, think_time=1.0), "demands of a network are zero"),
+    (lambda: qn.solve_batch([[0.1]] * 3, population=[1, 2]), "do not broadcast"),
+    (lambda: qn.solve_batch([0.1] * 10, population=[10**7] * 100), "bytes, more than"),
     *(
-        (lambda says=says: qm.Simulation(**{says: 0.5 if says != "confidence" else 1}), f"simulation: {says} must be")
+        (lambda says=says: qn.Simulation(**{says: 0.5 if says != "confidence" else 1}), f"simulation: {says} must be")
         for says in ("seed", "departures", "replications", "confidence", "most_departures")
     ),
-    (lambda: qm.solve(one(service_time=0.1, servers=2, discipline="lifo-pr"), population=2, solver=qm.Simulation()),
+    (lambda: qn.solve(one(service_time=0.1, servers=2, discipline="lifo-pr"), population=2, solver=qn.Simulation()),
      "'cpu' is lifo-pr with several servers; use MarkovChain"),
-    (lambda: qm.ApproximateMVA("aql"), "method must be one of recursion, bard-schweitzer, linearizer, got"),
-    (lambda: qm.MarkovChain(most_states=0), "most_states must be a whole number"),
-    (lambda: qm.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
-    (lambda: qm.bounds(one(service_time=1.0), 0), "bounds: population"),
-    (lambda: qm.sensitivity(N(X, classes=TWO), population=2), "one per class"),
+    (lambda: qn.ApproximateMVA("aql"), "method must be one of recursion, bard-schweitzer, linearizer, got"),
+    (lambda: qn.MarkovChain(most_states=0), "most_states must be a whole number"),
+    (lambda: qn.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
+    (lambda: qn.bounds(one(service_time=1.0), 0), "bounds: population"),
+    (lambda: qn.sensitivity(N(X, classes=TWO), population=2), "one per class"),
     *(
         (lambda solver=solver: solver().solve(N(X, classes=TWO), 2), "one per class")
-        for solver in (qm.ExactMVA, qm.ApproximateMVA, qm.MarkovChain, qm.Simulation)
+        for solver in (qn.ExactMVA, qn.ApproximateMVA, qn.MarkovChain, qn.Simulation)
     ),
     *(
-        (lambda n=n: qm.solve(one(service_time=1.0), population=n), "population must be ")
+        (lambda n=n: qn.solve(one(service_time=1.0), population=n), "population must be ")
         for n in (0, -3, 2.5, math.nan, math.inf, True, "5", 10**12)
     ),
 ]  # fmt: skip
@@ -134,7 +135,7 @@ def test_networks_are_values():
 
 def test_phase_types_have_their_moments():
     for scv in (0.02, 0.3, 0.5, 1.0, 1.5, 9.0):
-        shape = qm.PhaseType.from_moments(mean=0.2, scv=scv)
+        shape = qn.PhaseType.from_moments(mean=0.2, scv=scv)
         assert shape.mean == pytest.approx(0.2, rel=1e-10)
         assert shape.scv == pytest.approx(scv, rel=1e-8)
 
@@ -153,7 +154,7 @@ def test_networks_and_solutions_tell_of_every_station_and_class():
     network = N(
         stations, classes=[J("a", population=3, think_time=0.3), J("b", population=2)], think_time=1.5, name="two"
     )
-    X, R = (s := qm.solve(network)).class_throughput, s.class_residence_time
+    X, R = (s := qn.solve(network)).class_throughput, s.class_residence_time
     np.testing.assert_allclose(X * (R.sum(axis=0) + np.array([0.3, 1.5])), [3, 2], rtol=1e-12)
     told, solved = network.to_rows(), s.to_rows()
     for i, (k, c) in enumerate(np.ndindex(3, 2)):

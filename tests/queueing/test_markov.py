@@ -4,29 +4,30 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
 
 def chain(network, population=None, **options):
-    return qm.solve(network, population=population, solver=qm.MarkovChain(**options))
+    return qn.solve(network, population=population, solver=qn.MarkovChain(**options))
 
 
 @pytest.mark.parametrize("discipline", ["fcfs", "lifo-pr"])
 def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
     def network(think, second):
-        a = qm.Station("a", service_time={"A": 0.1, "B": 0.3}, discipline=discipline)
-        b = qm.Station("b", service_time={"A": 0.2, "B": 0.5}, discipline=second)
-        return qm.Network([a, b], classes=[qm.JobClass(c, population=2, think_time=think) for c in "AB"])
+        a = qn.Station("a", service_time={"A": 0.1, "B": 0.3}, discipline=discipline)
+        b = qn.Station("b", service_time={"A": 0.2, "B": 0.5}, discipline=second)
+        return qn.Network([a, b], classes=[qn.JobClass(c, population=2, think_time=think) for c in "AB"])
 
     with pytest.raises(qm.ModelError, match=r"depends on the order in which customers start \(throughput 2\.6.* to "):
         chain(network(0.0, discipline))
     for answered in (network(1.0, discipline), network(0.0, "ps")):
-        simulated = qm.solve(answered, solver=qm.Simulation(departures=10_000, replications=4))
+        simulated = qn.solve(answered, solver=qn.Simulation(departures=10_000, replications=4))
         np.testing.assert_allclose(simulated.class_throughput, chain(answered).class_throughput, rtol=0.02)
-    erlang = qm.PhaseType.from_moments(mean=0.2, scv=1 / 3)
-    alike = qm.Network([qm.Station("a", distribution=erlang, discipline=discipline)])
+    erlang = qn.PhaseType.from_moments(mean=0.2, scv=1 / 3)
+    alike = qn.Network([qn.Station("a", distribution=erlang, discipline=discipline)])
     assert chain(alike, 4).throughput == pytest.approx(5.0, rel=1e-9)
     with pytest.raises(qm.ModelError, match="more than 100 states at population 20; take fewer customers"):
-        chain(qm.Network.from_demands([1.0] * 5), 20, most_states=100)
+        chain(qn.Network.from_demands([1.0] * 5), 20, most_states=100)
 
 
 LARGE = {
@@ -41,9 +42,9 @@ def test_large_chains_keep_nine_digits(case):
     demands, population, states = LARGE[case]
     visits = np.linspace(0.5, 2, len(demands))
     pairs = enumerate(zip(demands, visits, strict=True))
-    network = qm.Network([qm.Station(f"s{k}", service_time=d / v, visit_ratio=v) for k, (d, v) in pairs])
+    network = qn.Network([qn.Station(f"s{k}", service_time=d / v, visit_ratio=v) for k, (d, v) in pairs])
     found = chain(network, population)
     assert found.solver == f"Markov chain, {states:,} states"
-    exact = qm.solve(network, population=population)
+    exact = qn.solve(network, population=population)
     assert found.throughput == pytest.approx(exact.throughput, rel=1e-9)
     np.testing.assert_allclose(found.queue_length, exact.queue_length, rtol=1e-9)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
-S, J, N = qm.Station, qm.JobClass, qm.Network
+S, J, N = qn.Station, qn.JobClass, qn.Network
 CLASSES = [J("a", population=2, think_time=1.0), J("b", population=1)]
 SWITCH = {("a", "a"): [[0, 0.5], [0.5, 0]], ("a", "b"): [[0, 0.5], [0.5, 0]], ("b", "a"): [[0, 1], [1, 0]]}
 NETWORKS = {
@@ -28,7 +29,7 @@ NETWORKS = {
     ),
     "routed": N([S("x", service_time=0.2), S("y", service_time=0.3)], routing=[[0.1, 0.9], [1, 0]], reference="y"),
     "phases": N(
-        [S("x", distribution={"a": qm.PhaseType.from_moments(mean=0.1, scv=0.5), "b": qm.PhaseType.exponential(0.2)})],
+        [S("x", distribution={"a": qn.PhaseType.from_moments(mean=0.1, scv=0.5), "b": qn.PhaseType.exponential(0.2)})],
         classes=CLASSES,
     ),
     "switching": N(
@@ -39,7 +40,7 @@ RICH = NETWORKS["rich"].to_dict()
 
 
 def solved(network):
-    return qm.solve(network, population=None if network.classes else 3)
+    return qn.solve(network, population=None if network.classes else 3)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
@@ -89,10 +90,10 @@ DAMAGED = [
 @pytest.mark.parametrize("kind", ["plain", "rich", "routed"])
 def test_jmva_comes_back_with_the_same_answers(tmp_path, kind):
     network = NETWORKS[kind]
-    qm.write_jmva(network, tmp_path / "m.jmva", population=None if network.classes else 3)
-    again = qm.read_jmva(tmp_path / "m.jmva")
+    qn.write_jmva(network, tmp_path / "m.jmva", population=None if network.classes else 3)
+    again = qn.read_jmva(tmp_path / "m.jmva")
     assert again.names == [*network.names, *(["think time"] if network.think_times.any() else [])]
-    s, before = qm.solve(again), solved(network)
+    s, before = qn.solve(again), solved(network)
     np.testing.assert_allclose(s.class_throughput, before.class_throughput, rtol=1e-12)
     K = len(network.stations)
     np.testing.assert_allclose(s.class_queue_length[:K], before.class_queue_length, rtol=1e-12)
@@ -126,7 +127,7 @@ def test_a_file_as_jmt_writes_it(tmp_path, table):
     (tmp_path / "jmt.jmva").write_text(JMT_FILE.replace("0.1;0.05;0.05", table))
     demands = [[0.01, 0.05], [0.0405, 0], [0.05, 0.05]]
     same = N.from_demands(demands, servers=[1, 1, 2], population=[3, 2], think_time=[0.0, 0.25])
-    s, truth = qm.solve(qm.read_jmva(tmp_path / "jmt.jmva")), qm.solve(same)
+    s, truth = qn.solve(qn.read_jmva(tmp_path / "jmt.jmva")), qn.solve(same)
     np.testing.assert_allclose(s.class_throughput, truth.class_throughput, rtol=1e-12)
     np.testing.assert_allclose(s.class_queue_length, truth.class_queue_length, rtol=1e-10, atol=1e-14)
 
@@ -155,7 +156,7 @@ JMVA = [
 ]  # fmt: skip
 FILES = [
     *((N.load, text, message) for text, message in DAMAGED),
-    *((qm.read_jmva, JMT_FILE.replace(old, new), message) for old, new, message in JMVA),
+    *((qn.read_jmva, JMT_FILE.replace(old, new), message) for old, new, message in JMVA),
 ]
 
 
@@ -177,5 +178,5 @@ def test_a_damaged_file_is_one_clear_line(tmp_path, read, text, message):
 ])  # fmt: skip
 def test_what_jmva_cannot_say_is_not_written_as_if_it_could(tmp_path, network, why):
     with pytest.raises(qm.ModelError, match=why):
-        qm.write_jmva(network, tmp_path / "m.jmva")
+        qn.write_jmva(network, tmp_path / "m.jmva")
     assert not (tmp_path / "m.jmva").exists()

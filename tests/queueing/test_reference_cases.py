@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
 CASES = json.loads((Path(__file__).parent.parent / "data" / "queueing" / "reference_cases.json").read_text())
 
@@ -21,24 +22,24 @@ def network_of(inputs):
     if "D" in inputs:
         classes = isinstance(N, list) and np.ndim(inputs["D"]) > 1
         D = np.transpose(inputs["D"]) if classes else inputs["D"]
-        return qm.Network.from_demands(D, think_time=Z, servers=servers, population=N if classes else None)
+        return qn.Network.from_demands(D, think_time=Z, servers=servers, population=N if classes else None)
     said, stations = ("rates", inputs["rates"]) if "rates" in inputs else ("service_time", inputs["S"]), []
     names = [f"c{c}" for c in range(len(N))] if isinstance(N, list) else []
     times, visits = (np.transpose(v).tolist() if names else v for v in (said[1], inputs["V"]))
     for k, (s, v) in enumerate(zip(times, visits, strict=True)):
         s, v = (dict(zip(names, one, strict=True)) if names else one for one in (s, v))
         m = {} if said[0] == "rates" else {"servers": servers[k]}
-        stations.append(qm.Station(f"s{k}", visit_ratio=v, **{said[0]: s}, **m))
+        stations.append(qn.Station(f"s{k}", visit_ratio=v, **{said[0]: s}, **m))
     if not names:
-        return qm.Network(stations, think_time=Z)
-    classes = [qm.JobClass(c, population=n, think_time=z) for c, n, z in zip(names, N, Z, strict=True)]
-    return qm.Network(stations, classes=classes)
+        return qn.Network(stations, think_time=Z)
+    classes = [qn.JobClass(c, population=n, think_time=z) for c, n, z in zip(names, N, Z, strict=True)]
+    return qn.Network(stations, classes=classes)
 
 
 def solved(case, solver=None):
     """The case's solution, after its measures were compared."""
     network, N = network_of(case["inputs"]), case["inputs"]["N"]
-    solution = qm.solve(network, population=N, solver=solver)
+    solution = qn.solve(network, population=N, solver=solver)
     classes, tol = bool(network.classes), case["tol"]
     got = {
         "X": solution.class_throughput if classes else solution.throughput,
@@ -56,7 +57,7 @@ def solved(case, solver=None):
 def closed(case):
     if case["inputs"]["N"] == 0:
         with pytest.raises(qm.ModelError, match="population must be a whole"):  # the answer, 0, is no network at work
-            qm.solve(network_of(case["inputs"]), population=0)
+            qn.solve(network_of(case["inputs"]), population=0)
     else:
         solved(case)
 
@@ -65,19 +66,19 @@ def values(case):
     """Bounds, normalizing constants, marginal distributions, slopes, visit ratios and curves."""
     inputs, kind = case["inputs"], case["kind"]
     if kind == "visits" or "P" in inputs:
-        stations = [qm.Station(f"s{k}", service_time=1.0) for k in range(len(inputs["P"]))]
-        return {"V": qm.Network(stations, routing=inputs["P"], reference=f"s{inputs['ref']}").visit_ratios}
+        stations = [qn.Station(f"s{k}", service_time=1.0) for k in range(len(inputs["P"]))]
+        return {"V": qn.Network(stations, routing=inputs["P"], reference=f"s{inputs['ref']}").visit_ratios}
     network, N = network_of(inputs), inputs["N"]
     if kind.startswith("bounds"):
         kinds = {"aba": "asymptotic", "bjb": "balanced-job", "gb": "geometric", "pb": "proportional"}
-        found = qm.bounds(network, N, kind=kinds[kind.removeprefix("bounds_")])
+        found = qn.bounds(network, N, kind=kinds[kind.removeprefix("bounds_")])
         ends = (found.lower, found.upper, found.response_lower, found.response_upper)
         return dict(zip(("X_lower", "X_upper", "R_lower", "R_upper"), ends, strict=True))
     if kind.startswith("marginal"):
-        return {"p": qm.marginal_distribution(network, inputs["station"], population=N)}
+        return {"p": qn.marginal_distribution(network, inputs["station"], population=N)}
     if kind.startswith("sensitivity"):
-        return {name: getattr(qm.sensitivity(network, population=N), name) for name in ("dX_dD", "dX_dZ")}
-    X = qm.solve(network, population=N[-1] if kind.startswith("curve") else N).throughputs
+        return {name: getattr(qn.sensitivity(network, population=N), name) for name in ("dX_dD", "dX_dZ")}
+    X = qn.solve(network, population=N[-1] if kind.startswith("curve") else N).throughputs
     log = np.append(0.0, -np.log(X).cumsum())  # X(n) = G(n-1) / G(n)
     return {"X": X, "G": np.exp(log), "lG": log[-1]}
 
@@ -90,20 +91,20 @@ def judged(case):
 
 def phase_type(case):
     inputs = case["inputs"]
-    service = qm.PhaseType(inputs["alpha"], inputs["T"])
+    service = qn.PhaseType(inputs["alpha"], inputs["T"])
     assert [service.mean, service.scv] == pytest.approx([inputs["mean"], inputs["scv"]], rel=1e-6)
-    network = qm.Network([qm.Station("q", distribution=service, discipline="fcfs")], think_time=inputs["Z"])
-    chain = qm.solve(network, population=inputs["N"], solver=qm.MarkovChain())
+    network = qn.Network([qn.Station("q", distribution=service, discipline="fcfs")], think_time=inputs["Z"])
+    chain = qn.solve(network, population=inputs["N"], solver=qn.MarkovChain())
     got = {"X": chain.throughput, "Q": chain.queue_length, "R": chain.residence_time, "U": chain.utilization}
     for name, value in case["expected"].items():
         np.testing.assert_allclose(got[name], value, rtol=case["tol"])
-    approximate = qm.solve(network, population=inputs["N"])
+    approximate = qn.solve(network, population=inputs["N"])
     assert approximate.throughput == pytest.approx(case["expected"]["X"], rel=0.06)  # docs/explanation/solvers
 
 
 JUDGES = {
     "closed_fcfs": phase_type, "closed": closed,
-    "amva_schweitzer": lambda case: solved(case, qm.ApproximateMVA("bard-schweitzer")), "": judged,
+    "amva_schweitzer": lambda case: solved(case, qn.ApproximateMVA("bard-schweitzer")), "": judged,
 }  # fmt: skip
 
 

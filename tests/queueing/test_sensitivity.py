@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
 demand = st.floats(0.05, 5.0)
 kinds = st.sampled_from(
@@ -29,11 +30,11 @@ def differences(throughput, at, step=1e-5):
 def made(kind, D, Z, population=None):
     names = [] if population is None else [f"c{c}" for c in range(len(population))]
     stations = [
-        qm.Station(f"s{k}", service_time=dict(zip(names, d, strict=True)) if names else float(d), **kind[k])
+        qn.Station(f"s{k}", service_time=dict(zip(names, d, strict=True)) if names else float(d), **kind[k])
         for k, d in enumerate(D)
     ]
-    classes = [qm.JobClass(c, population=n, think_time=z) for c, n, z in zip(names, population or [], Z, strict=False)]
-    return qm.Network(stations, classes=classes, think_time=0.0 if names else float(Z[0]))
+    classes = [qn.JobClass(c, population=n, think_time=z) for c, n, z in zip(names, population or [], Z, strict=False)]
+    return qn.Network(stations, classes=classes, think_time=0.0 if names else float(Z[0]))
 
 
 @pytest.mark.parametrize(
@@ -46,9 +47,9 @@ def test_slopes_of_classes(kind, population):
     Z = np.array([1.0, 0.3, 0.6])[:C]
 
     def throughput(D, Z):
-        return qm.solve(made(kind, D, Z, population)).class_throughput
+        return qn.solve(made(kind, D, Z, population)).class_throughput
 
-    slopes = qm.sensitivity(made(kind, D, Z, population))
+    slopes = qn.sensitivity(made(kind, D, Z, population))
     np.testing.assert_allclose(slopes.throughput, throughput(D, Z), rtol=1e-12)
     np.testing.assert_allclose(slopes.dX_dD, differences(lambda d: throughput(d, Z), D), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(slopes.dX_dZ, differences(lambda z: throughput(D, z), Z), rtol=1e-6, atol=1e-8)
@@ -63,43 +64,46 @@ def test_slopes_of_classes(kind, population):
 @pytest.mark.parametrize("servers", [1, 2, math.inf])
 def test_slopes_at_a_demand_of_nothing(servers):
     def network(d):
-        new = qm.Station("new", service_time=d, servers=servers)
-        return qm.Network([new, qm.Station("q", service_time=0.3, rates=[1.0, 1.5, 2.0, 2.0])], think_time=0.5)
+        new = qn.Station("new", service_time=d, servers=servers)
+        return qn.Network([new, qn.Station("q", service_time=0.3, rates=[1.0, 1.5, 2.0, 2.0])], think_time=0.5)
 
-    here, later = (qm.solve(network(d), population=4).throughput for d in (0.0, 1e-7))
-    assert qm.sensitivity(network(0.0), population=4).dX_dD[0] == pytest.approx((later - here) / 1e-7, rel=1e-5)
+    here, later = (qn.solve(network(d), population=4).throughput for d in (0.0, 1e-7))
+    assert qn.sensitivity(network(0.0), population=4).dX_dD[0] == pytest.approx((later - here) / 1e-7, rel=1e-5)
 
 
 def test_networks_that_it_cannot_treat_are_refused():
-    two = [qm.JobClass("c"), qm.JobClass("d")]
-    fcfs = qm.Station("a", service_time={"c": 0.2, "d": 0.3}, discipline="fcfs")
+    two = [qn.JobClass("c"), qn.JobClass("d")]
+    fcfs = qn.Station("a", service_time={"c": 0.2, "d": 0.3}, discipline="fcfs")
     switch = {(c, d): [[0.5]] for c in "cd" for d in "cd"}
-    a = [qm.Station("a", service_time=0.2)]
-    refused = [(qm.Network([fcfs], classes=two, think_time=1.0), "product form"), (qm.Network(a), "population")]
-    for network, why in [*refused, (qm.Network(a, classes=two, routing=switch), "switch")]:
+    a = [qn.Station("a", service_time=0.2)]
+    refused = [
+        (qn.Network([fcfs], classes=two, think_time=1.0), "product form"),
+        (qn.Network(a), "population"),
+    ]
+    for network, why in [*refused, (qn.Network(a, classes=two, routing=switch), "switch")]:
         with pytest.raises(qm.ModelError, match=why):
-            qm.sensitivity(network)
+            qn.sensitivity(network)
 
 
 def test_symbols_give_the_numbers():
     pytest.importorskip("sympy")
     stations = [
-        qm.Station("a", service_time=0.5),
-        qm.Station("b", service_time=0.25, servers=2),
-        qm.Station("c", service_time=0.2, rates=[1.0, 0.5, 3.0, 3.0]),
-        qm.Station("d", service_time=0.7, servers=math.inf),
+        qn.Station("a", service_time=0.5),
+        qn.Station("b", service_time=0.25, servers=2),
+        qn.Station("c", service_time=0.2, rates=[1.0, 0.5, 3.0, 3.0]),
+        qn.Station("d", service_time=0.7, servers=math.inf),
     ]
-    network = qm.Network(stations, think_time=1.5)
-    closed, s = qm.solve_symbolic(network, population=3), qm.solve(network, population=3)
+    network = qn.Network(stations, think_time=1.5)
+    closed, s = qn.solve_symbolic(network, population=3), qn.solve(network, population=3)
     values = dict(zip([*closed.demands, *closed.think_times], [0.5, 0.25, 0.2, 0.7, 1.5], strict=True))
     assert float(closed.throughput.subs(values)) == pytest.approx(s.throughput, rel=1e-12)
     assert [float(q.subs(values)) for q in closed.queue_length] == pytest.approx(s.queue_length.tolist(), rel=1e-12)
-    slopes = qm.sensitivity(network, population=3).dX_dD
+    slopes = qn.sensitivity(network, population=3).dX_dD
     found = [float(closed.throughput.diff(d).subs(values)) for d in closed.demands]
     assert found == pytest.approx(slopes.tolist(), rel=1e-9)
     assert closed._repr_latex_().startswith("$X(3) = ")
-    two = qm.Network.from_demands([[0.5, 0.2], [0.1, 0.0]], population=[2, 1], think_time=[1.0, 0.0])
-    many, s = qm.solve_symbolic(two), qm.solve(two)
+    two = qn.Network.from_demands([[0.5, 0.2], [0.1, 0.0]], population=[2, 1], think_time=[1.0, 0.0])
+    many, s = qn.solve_symbolic(two), qn.solve(two)
     values = {str(name): name for row in many.demands for name in row} | {str(name): name for name in many.think_times}
     values = {values[name]: x for name, x in (("D_1_1", 0.5), ("D_1_2", 0.2), ("D_2_1", 0.1), ("Z_1", 1.0))}
     np.testing.assert_allclose([float(x.subs(values)) for x in many.throughput], s.class_throughput, rtol=1e-12)

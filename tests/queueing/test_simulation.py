@@ -10,31 +10,38 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel import queueing as qn
 
 FCFS = {"discipline": "fcfs"}
 UNLIKE = {"u": 0.3, "v": 0.1}
 KINDS = {
-    "fcfs": [qm.Station("q", service_time=0.2, scv=4.0, **FCFS)],
-    "servers": [qm.Station("a", service_time=0.5, scv=0.5, servers=2, **FCFS), qm.Station("b", service_time=0.2)],
-    "lifo": [qm.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0), qm.Station("b", service_time=0.2)],
-    "rates": [qm.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], scv=0.25, **FCFS)],
-    "phases": [qm.Station("a", distribution=qm.PhaseType((0.3, 0.7), ((-3.0, 1.0), (0.5, -9.0))), **FCFS)],
+    "fcfs": [qn.Station("q", service_time=0.2, scv=4.0, **FCFS)],
+    "servers": [
+        qn.Station("a", service_time=0.5, scv=0.5, servers=2, **FCFS),
+        qn.Station("b", service_time=0.2),
+    ],
+    "lifo": [
+        qn.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0),
+        qn.Station("b", service_time=0.2),
+    ],
+    "rates": [qn.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], scv=0.25, **FCFS)],
+    "phases": [qn.Station("a", distribution=qn.PhaseType((0.3, 0.7), ((-3.0, 1.0), (0.5, -9.0))), **FCFS)],
     "classes": [
-        qm.Station("a", service_time=UNLIKE, servers=2, **FCFS),
-        qm.Station("b", service_time=0.2, visit_ratio={"u": 1, "v": 2}),
+        qn.Station("a", service_time=UNLIKE, servers=2, **FCFS),
+        qn.Station("b", service_time=0.2, visit_ratio={"u": 1, "v": 2}),
     ],
     "stack of classes": [
-        qm.Station("a", service_time=UNLIKE, discipline="lifo-pr", rates=[1.0, 1.2, 1.2, 0.8]),
-        qm.Station("b", service_time={"u": 0.1, "v": 0.4}, scv={"u": 1.0, "v": 3.0}, **FCFS),
+        qn.Station("a", service_time=UNLIKE, discipline="lifo-pr", rates=[1.0, 1.2, 1.2, 0.8]),
+        qn.Station("b", service_time={"u": 0.1, "v": 0.4}, scv={"u": 1.0, "v": 3.0}, **FCFS),
     ],
 }
 
 
 def case(kind):
     if "classes" in kind:
-        classes = [qm.JobClass("u", population=3), qm.JobClass("v", population=1, think_time=0.2)]
-        return qm.Network(KINDS[kind], think_time=0.5, classes=classes), (3, 1)
-    return qm.Network(KINDS[kind], think_time=0.5), 4
+        classes = [qn.JobClass("u", population=3), qn.JobClass("v", population=1, think_time=0.2)]
+        return qn.Network(KINDS[kind], think_time=0.5, classes=classes), (3, 1)
+    return qn.Network(KINDS[kind], think_time=0.5), 4
 
 
 @pytest.mark.slow
@@ -43,9 +50,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     inside, seeds = [], range(100)
     for kind in KINDS:
         network, population = case(kind)
-        truth = qm.solve(network, population=population, solver=qm.MarkovChain())
+        truth = qn.solve(network, population=population, solver=qn.MarkovChain())
         for seed in seeds:
-            result = qm.Simulation(seed=seed, departures=2000).run(network, population)
+            result = qn.Simulation(seed=seed, departures=2000).run(network, population)
             low, high = result.throughput_interval
             below, above = result.queue_length_interval
             inside += [low <= truth.throughput <= high, below[0] <= truth.queue_length[0] <= above[0]]
@@ -57,20 +64,23 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_runs_come_close(kind):
     network, population = case(kind)
-    truth = qm.solve(network, population=population, solver=qm.MarkovChain())
-    found = qm.Simulation(seed=3, departures=100_000).run(network, population)
+    truth = qn.solve(network, population=population, solver=qn.MarkovChain())
+    found = qn.Simulation(seed=3, departures=100_000).run(network, population)
     np.testing.assert_allclose(found.solution.class_throughput, truth.class_throughput, rtol=0.01)
     np.testing.assert_allclose(found.solution.class_queue_length, truth.class_queue_length, rtol=0.03)
     np.testing.assert_allclose(found.solution.utilization, truth.utilization, rtol=0.01)
 
 
 def test_a_run_is_made_as_long_as_it_must_be_and_its_intervals_hold():
-    stations = [qm.Station("fast", service_time=0.005), qm.Station("slow", service_time=1.0, visit_ratio=0.02)]
-    network = qm.Network(stations, think_time=0.5)
-    truth = qm.solve(network, population=12)
-    result = qm.Simulation(seed=1, departures=2000).run(network, 12)
+    stations = [
+        qn.Station("fast", service_time=0.005),
+        qn.Station("slow", service_time=1.0, visit_ratio=0.02),
+    ]
+    network = qn.Network(stations, think_time=0.5)
+    truth = qn.solve(network, population=12)
+    result = qn.Simulation(seed=1, departures=2000).run(network, 12)
     assert result.events > 8 * 2000
-    low, high = qm.Simulation(seed=1, departures=2000, confidence=0.99).run(network, 12).throughput_interval
+    low, high = qn.Simulation(seed=1, departures=2000, confidence=0.99).run(network, 12).throughput_interval
     assert low <= truth.throughput <= high < 1.2 * truth.throughput
     below, above = result.queue_length_interval
     assert np.all((below < result.solution.queue_length) & (result.solution.queue_length < above))
@@ -80,28 +90,28 @@ def test_a_run_is_made_as_long_as_it_must_be_and_its_intervals_hold():
 
 def test_intervals_are_students():
     """Of two replications the interval tells how far they are apart, with the mean of three which the third is."""
-    network, runs = qm.Network([qm.Station("q", service_time=0.2)], think_time=1.0), []
+    network, runs = qn.Network([qn.Station("q", service_time=0.2)], think_time=1.0), []
     for n, t in ((2, 6.313752), (3, 2.919986)):
-        low, high = qm.Simulation(5, 20_000, n, confidence=0.9).run(network, 5).throughput_interval
+        low, high = qn.Simulation(5, 20_000, n, confidence=0.9).run(network, 5).throughput_interval
         runs.append(((low + high) / 2, (high - low) / 2 / t * n**0.5))
     (two, spread), (three, wanted) = runs
     every = [two - spread / 2**0.5, two + spread / 2**0.5, 3 * three - 2 * two]
     assert np.std(every, ddof=1) == pytest.approx(wanted, rel=1e-5)
 
 
-BALANCED = [qm.Station(f"s{k}", service_time=1.0) for k in range(5)]
-SLOW = qm.Station("slow", service_time=10.0, visit_ratio=0.001)
-VARIED = qm.Station("q", service_time=1.0, scv=1000.0, **FCFS)
+BALANCED = [qn.Station(f"s{k}", service_time=1.0) for k in range(5)]
+SLOW = qn.Station("slow", service_time=10.0, visit_ratio=0.001)
+VARIED = qn.Station("q", service_time=1.0, scv=1000.0, **FCFS)
 
 
 @pytest.mark.parametrize(("stations", "population", "why"), [
     (BALANCED, 2000, r"the queue at station 's0' still depends on the start"),
-    ([qm.Station("fast", service_time=0.005), SLOW], 32, r"too few visits to station 'slow'"),
-    ([VARIED, qm.Station("other", service_time=0.5)], 3, r"too few visits to station 'q'"),
+    ([qn.Station("fast", service_time=0.005), SLOW], 32, r"too few visits to station 'slow'"),
+    ([VARIED, qn.Station("other", service_time=0.5)], 3, r"too few visits to station 'q'"),
 ])  # fmt: skip
 def test_a_run_that_is_too_short_says_so_and_gives_no_interval(stations, population, why):
     with pytest.warns(qm.QueueModelWarning, match=rf"40,000 departures in each replication are not enough: {why}"):
-        result = qm.Simulation(departures=20_000, most_departures=40_000).run(qm.Network(stations), population)
+        result = qn.Simulation(departures=20_000, most_departures=40_000).run(qn.Network(stations), population)
     assert np.isnan([*result.throughput_interval, *result.queue_length_interval.flat]).all()
     assert "no interval" in repr(result)
     assert json.loads(result.to_json())["throughput_interval"] == [None, None]
@@ -110,14 +120,17 @@ def test_a_run_that_is_too_short_says_so_and_gives_no_interval(stations, populat
 def test_queues_are_reported_as_they_were_simulated_class_by_class():
     """Customers alternate between a short and a long service: both wait alike, whatever their share of the work."""
     on, back = [[0, 1], [0, 0]], [[0, 0], [1, 0]]
-    network = qm.Network(
-        [qm.Station("q", service_time={"short": 0.02, "long": 0.5}, **FCFS), qm.Station("other", service_time=0.1)],
-        classes=[qm.JobClass("short", population=3), qm.JobClass("long", population=0)],
+    network = qn.Network(
+        [
+            qn.Station("q", service_time={"short": 0.02, "long": 0.5}, **FCFS),
+            qn.Station("other", service_time=0.1),
+        ],
+        classes=[qn.JobClass("short", population=3), qn.JobClass("long", population=0)],
         routing={("short", "short"): on, ("short", "long"): back, ("long", "long"): on, ("long", "short"): back},
         think_time=0.3,
     )
-    truth = qm.solve(network, solver=qm.MarkovChain())
-    found, again, other = (qm.solve(network, solver=qm.Simulation(seed=s)) for s in (2, 2, 3))
+    truth = qn.solve(network, solver=qn.MarkovChain())
+    found, again, other = (qn.solve(network, solver=qn.Simulation(seed=s)) for s in (2, 2, 3))
     by_work = network.service_demand / network.service_demand.sum(axis=1, keepdims=True) * truth.queue_length[:, None]
     assert truth.class_queue_length[0, 0] > 5 * by_work[0, 0]
     np.testing.assert_allclose(found.class_queue_length, truth.class_queue_length, rtol=0.02)
@@ -130,10 +143,10 @@ def test_control_c_ends_a_long_simulation_at_once():
 import signal
 import queuemodel as qm
 signal.signal(signal.SIGINT, signal.default_int_handler)
-network = qm.Network([qm.Station("q", service_time=0.2)], think_time=1.0)
-qm.solve(network, population=5, solver=qm.Simulation(departures=2000))  # compiled
+network = qn.Network([qn.Station("q", service_time=0.2)], think_time=1.0)
+qn.solve(network, population=5, solver=qn.Simulation(departures=2000))  # compiled
 print("begins", flush=True)
-qm.solve(network, population=5, solver=qm.Simulation(departures=10**10))  # an hour
+qn.solve(network, population=5, solver=qn.Simulation(departures=10**10))  # an hour
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=PIPE, stderr=PIPE, text=True) as process:
         assert process.stdout.readline() == "begins\n"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queuemodel import ModelError, NoiseScale
+from queuemodel import ModelError
 from queuemodel import scheduling as qs
+from queuemodel.profile import NoiseScale
 
 SIZES = qs.BatchSizes(
     {32: {1: 4.0, 2: 6.0, 3: 7.0}, 64: {1: 2.2, 2: 4.0, 3: 5.5}, 256: {2: 1.2, 3: 1.7, 4: 2.2}},
