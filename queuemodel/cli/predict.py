@@ -107,6 +107,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @click.command()
 @ask.PREDICTION
 @ask.GOALS
+@ask.option("--budget", ask.POSITIVE, "Of the whole training, with --price: the fastest number of workers within it.")
 @ask.option("--min-marginal-speedup", ask.POSITIVE, "The most workers of which each still adds this speedup.")
 @ask.option("--throughput", ask.POSITIVE, "Examples per second: the fewest workers that reach it.")
 @ask.option("--instances", ask.FILE,
@@ -118,10 +119,13 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
     \b
     Examples:
       queuemodel plan profile.json --epochs 90 --deadline 12h --price 2.50
+      queuemodel plan profile.json --epochs 90 --price 2.50 --budget 300
       queuemodel plan profile.json --epochs 90 --deadline 12h --instances a.csv
     """
     goal = {name: options.pop(name) for name in ("epochs", "dataset_size", "deadline", "throughput")}
-    others = {name: options.pop(name) for name in ("price_per_node_hour", "min_efficiency", "min_marginal_speedup")}
+    others = {
+        name: options.pop(name) for name in ("price_per_node_hour", "budget", "min_efficiency", "min_marginal_speedup")
+    }
     if instances is not None and any(value is not None for value in others.values()):
         raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
     question = question_of(options)

@@ -55,6 +55,7 @@ class Plan(Result):
 
     choices: tuple[Choice, ...]
     curve: ThroughputCurve
+    unmet: tuple[str, ...] = ()  # of each goal without an answer, why, and what it would need
     digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -70,8 +71,8 @@ class Plan(Result):
         return {"confidence": self.curve.confidence, "choices": rows}
 
     def caption(self) -> str:
-        """The curve's."""
-        return self.curve.basis
+        """The curve's, and why a goal is not met."""
+        return "; ".join([self.curve.basis, *self.unmet])
 
 
 def plan(
@@ -81,6 +82,7 @@ def plan(
     dataset_size: int | None = None,
     deadline: float | None = None,
     price_per_node_hour: float | None = None,
+    budget: float | None = None,
     min_efficiency: float | None = None,
     min_marginal_speedup: float | None = None,
     throughput: float | None = None,
@@ -90,7 +92,8 @@ def plan(
     Each question gets a row: the smallest number of workers that meets ``deadline``; the cheapest (whose nodes are its
     workers and the parameter servers); the smallest with at least ``throughput``; the largest with at
     least ``min_efficiency``; the largest whose last worker still adds ``min_marginal_speedup``. A deadline and a price
-    together also give the cheapest that meets the deadline. Only the curve's own numbers of workers are considered.
+    together also give the cheapest that meets the deadline, a ``budget`` and a price the fastest within it. Only the
+    curve's own numbers of workers are considered.
 
     Parameters
     ----------
@@ -103,6 +106,8 @@ def plan(
         Seconds.
     price_per_node_hour : float
         Of a worker or a server.
+    budget : float
+        Largest cost of the training, in the price's currency.
     min_efficiency : float
         X(N) / (N X(1)), 0 to 1.
     min_marginal_speedup : float
@@ -124,6 +129,7 @@ def plan(
         ("epochs", epochs, LARGEST),
         ("deadline", deadline, LARGEST),
         ("price_per_node_hour", price_per_node_hour, LARGEST),
+        ("budget", budget, LARGEST),
         ("min_efficiency", min_efficiency, 1.0),
         ("min_marginal_speedup", min_marginal_speedup, 1.0),
         ("throughput", throughput, MOST_EXAMPLES),
@@ -133,9 +139,13 @@ def plan(
     size = dataset_size if dataset_size is not None else curve.dataset_size
     if size is not None:
         require_count(size, "plan: dataset_size", most=MOST_EXAMPLES)
-    if (deadline is not None or price_per_node_hour is not None) and (epochs is None or size is None):
-        missing = [name for name, value in (("epochs", epochs), ("dataset_size", size)) if value is None]
-        raise ModelError(f"plan: give {' and '.join(missing)} too, for a deadline or a price")
+    timed = {"a deadline": deadline, "a price": price_per_node_hour}
+    if budget is not None:
+        timed["a budget"] = budget
+    if any(value is not None for value in timed.values()):
+        needed = {"epochs": epochs, "dataset_size": size, "price_per_node_hour": budget is None or price_per_node_hour}
+        if missing := [name for name, value in needed.items() if value is None]:
+            raise ModelError(f"plan: give {' and '.join(missing)} too, for {' or '.join(timed)}")
     examples = math.nan if epochs is None or size is None else epochs * size
     price = math.nan if price_per_node_hour is None else price_per_node_hour
 
@@ -157,6 +167,9 @@ def plan(
         least.append(("cheapest", lambda x: _least(cost(x))))
     if deadline is not None and price_per_node_hour is not None:
         least.append((f"cheapest {within}", lambda x: _least(np.where(time(x) <= deadline, cost(x), math.inf))))
+    if budget is not None:
+        rule = lambda x: _least(np.where(cost(x) <= budget, time(x), math.inf))  # noqa: E731
+        most.append((f"fastest within a budget of {budget:.6g}", rule))
     if throughput is not None:
         least.append((f"at least {throughput:.4g} examples/s", lambda x: _first(x * curve.batch_size >= throughput)))
     if min_efficiency is not None:
@@ -166,7 +179,7 @@ def plan(
         most.append((name, lambda x: _last(np.logical_and.accumulate(marginal(x) >= min_marginal_speedup))))
     if not least and not most:
         raise ModelError(
-            "plan: ask for at least one of deadline, price_per_node_hour, throughput, min_efficiency, "
+            "plan: ask for at least one of deadline, price_per_node_hour, budget, throughput, min_efficiency, "
             "min_marginal_speedup"
         )
     choices = [
@@ -174,7 +187,18 @@ def plan(
         for goals, open_below in ((least, False), (most, True))
         for goal, rule in goals
     ]
-    return Plan(tuple(choices), curve)
+    X = curve.steps_per_second
+    fastest = f"{int(curve.workers[np.argmax(X)])} workers, the fastest on the curve,"
+    unmet = []
+    if deadline is not None and (hours := float(time(X).min()) / 3600) > deadline / 3600:
+        short = hours * 3600 / deadline
+        unmet.append(f"{within} is not met: {fastest} take {hours:.3g} h; it needs {short:.3g} times the throughput")
+    if budget is not None and (spent := float(cost(X).min())) > budget:
+        few = int(curve.workers[np.argmin(cost(X))])
+        unmet.append(f"a budget of {budget:.6g} is not met: {few} workers, the cheapest on the curve, cost {spent:.3g}")
+    if throughput is not None and (best := float(X.max()) * curve.batch_size) < throughput:
+        unmet.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {best:.4g}")
+    return Plan(tuple(choices), curve, tuple(unmet))
 
 
 def _choose(curve: ThroughputCurve, goal: str, rule: Rule, *, open_below: bool, time: Measure, cost: Measure) -> Choice:

@@ -37,11 +37,13 @@ def only(plan):
 @given(
     rates=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), servers=st.integers(0, 3),
     deadline=st.floats(60.0, 1e5), floor=st.floats(0.05, 1.0), added=st.floats(0.01, 1.0), speed=st.floats(1.0, 99.0),
+    budget=st.floats(0.5, 200.0),
 )  # fmt: skip
-def test_choices_are_those_of_brute_force(rates, servers, deadline, floor, added, speed):
+def test_choices_are_those_of_brute_force(rates, servers, deadline, floor, added, speed, budget):
     """Of the curve and of both ends of its interval; 9 examples a step, 2 epochs of 16,200."""
     whole = curve(rates, servers=servers, batch_size=9, dataset_size=None)
     asked = {"price_per_node_hour": 5.0, "min_efficiency": floor, "min_marginal_speedup": added, "throughput": speed}
+    asked["budget"] = budget
     found = qm.plan(whole, epochs=2, dataset_size=16_200, deadline=deadline, **asked).choices
     n = np.arange(1, len(rates) + 1)
 
@@ -52,7 +54,8 @@ def test_choices_are_those_of_brute_force(rates, servers, deadline, floor, added
         late = np.where(within, cost, np.inf)
         return (
             n[within][:1], [1 + np.argmin(cost)], [1 + np.argmin(late)] if within.any() else [], n[speed <= 9 * X][:1],
-            n[efficient][-1:], n[np.logical_and.accumulate(steps)][-1:],
+            [1 + np.argmax(np.where(cost <= budget, X, 0))] if (cost <= budget).any() else [], n[efficient][-1:],
+            n[np.logical_and.accumulate(steps)][-1:],
         )  # fmt: skip
 
     ends = zip(*(answers(X) for X in (whole.steps_per_second, whole.lower, whole.upper)), strict=True)
@@ -78,6 +81,18 @@ def test_the_largest_number_is_open_below_where_the_slower_end_has_no_answer():
     assert (steep.workers_low, steep.workers, steep.workers_high) == (None, 2, 3)
 
 
+def test_a_goal_that_is_not_met_says_what_it_would_need():
+    """4.1 steps of 10 examples a second: 100 epochs of 36,000 examples take 24.4 h and cost at least 97.6."""
+    goals = {"deadline": 12 * 3600, "budget": 50, "price_per_node_hour": 1.0, "throughput": 82}
+    plan = qm.plan(SATURATING, epochs=100, **goals)
+    assert plan.choices[0].workers is None
+    said = plan.caption()
+    assert "within 12 h is not met: 6 workers, the fastest on the curve, take 24.4 h; it needs 2.03 times" in said
+    assert "a budget of 50 is not met: 3 workers, the cheapest on the curve, cost 138" in said
+    assert "82 examples/s are not reached: 6 workers, the fastest on the curve, process 41" in said
+    assert not qm.plan(SATURATING, epochs=1, deadline=12 * 3600).unmet
+
+
 def test_rows_and_json():
     plan = qm.plan(SATURATING, epochs=10, deadline=1.0, min_efficiency=0.9)
     assert [row["workers"] for row in plan.to_rows()] == [None, 4]
@@ -91,6 +106,7 @@ WITH_EPOCHS = {"epochs": 1, "deadline": 1}
 BAD = [
     ({}, "at least one"), ({"deadline": 3600}, "plan: give epochs too"),
     ({"price_per_node_hour": 1.0}, "give epochs too"),
+    ({"budget": 9.0}, "give epochs and price_per_node_hour too, for a deadline or a price or a budget"),
     *((WITH_EPOCHS | {"epochs": epochs}, said) for epochs, said in (
         (0, "epochs"), (math.nan, "epochs"), (10**400, "plan: epochs must be finite"),
         (1e300, "plan: epochs must be at most 1e\\+09"))),
