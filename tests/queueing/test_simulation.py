@@ -141,7 +141,7 @@ def test_control_c_ends_a_long_simulation_at_once():
     """In a process of its own: an interruption that comes late would end the tests instead."""
     program = """
 import signal
-import queuemodel as qm
+from queuemodel import queueing as qn
 signal.signal(signal.SIGINT, signal.default_int_handler)
 network = qn.Network([qn.Station("q", service_time=0.2)], think_time=1.0)
 qn.solve(network, population=5, solver=qn.Simulation(departures=2000))  # compiled
