@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 
-import queuemodel as qm
 from queuemodel import queueing as qn
 from queuemodel.base.drawing import finish_axes, nth_style, save_figure
 
@@ -209,7 +208,7 @@ def speed_rows() -> list[tuple[str, str, str]]:
 def error_rows(count: int = 120) -> list[tuple[str, str, float, float, float]]:
     """Relative error of throughputs on random networks against exact answers: median, 95th percentile, worst."""
     rng = np.random.default_rng(7)
-    solvers: list[tuple[str, qm.solvers.Solver]] = [
+    solvers: list[tuple[str, qn.Solver]] = [
         ("Bard-Schweitzer", qn.ApproximateMVA("bard-schweitzer")),
         ("Linearizer", qn.ApproximateMVA("linearizer")),
     ]

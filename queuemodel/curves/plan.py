@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from ..base.checks import LARGEST, MOST_EXAMPLES, require_count, require_number
+from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number
 from ..base.errors import ModelError
 from ..base.results import Result, finite
 from .curve import ThroughputCurve
@@ -75,17 +75,34 @@ class Plan(Result):
         return "; ".join([self.curve.basis, *self.unmet])
 
 
+#: What may be asked for, with its largest value.
+GOALS = {
+    "deadline": LARGEST,
+    "price_per_node_hour": LARGEST,
+    "budget": LARGEST,
+    "throughput": MOST_EXAMPLES,
+    "min_efficiency": 1.0,
+    "min_marginal_speedup": 1.0,
+}
+
+
+class Goals(TypedDict, total=False):
+    """The goals of `plan`, by keyword."""
+
+    deadline: float | None
+    price_per_node_hour: float | None
+    budget: float | None
+    throughput: float | None
+    min_efficiency: float | None
+    min_marginal_speedup: float | None
+
+
 def plan(
     curve: ThroughputCurve,
     *,
     epochs: float | None = None,
     dataset_size: int | None = None,
-    deadline: float | None = None,
-    price_per_node_hour: float | None = None,
-    budget: float | None = None,
-    min_efficiency: float | None = None,
-    min_marginal_speedup: float | None = None,
-    throughput: float | None = None,
+    **goals: Unpack[Goals],
 ) -> Plan:
     """Choose numbers of workers from a throughput curve.
 
@@ -125,27 +142,20 @@ def plan(
         raise ModelError(
             f"plan: curve must be a ThroughputCurve, got {type(curve).__name__}; predict gives one of a profile"
         )
-    for name, value, largest in (
-        ("epochs", epochs, LARGEST),
-        ("deadline", deadline, LARGEST),
-        ("price_per_node_hour", price_per_node_hour, LARGEST),
-        ("budget", budget, LARGEST),
-        ("min_efficiency", min_efficiency, 1.0),
-        ("min_marginal_speedup", min_marginal_speedup, 1.0),
-        ("throughput", throughput, MOST_EXAMPLES),
-    ):
+    for name, value in {"epochs": epochs, **goals}.items():
+        require_choice(name, "plan: goal", ("epochs", *GOALS))
         if value is not None:
-            require_number(value, f"plan: {name}", positive=True, largest=largest)
+            require_number(value, f"plan: {name}", positive=True, largest=GOALS.get(name, LARGEST))
+    deadline, throughput = goals.get("deadline"), goals.get("throughput")
+    price_per_node_hour, budget = goals.get("price_per_node_hour"), goals.get("budget")
+    min_efficiency, min_marginal_speedup = goals.get("min_efficiency"), goals.get("min_marginal_speedup")
     size = dataset_size if dataset_size is not None else curve.dataset_size
     if size is not None:
         require_count(size, "plan: dataset_size", most=MOST_EXAMPLES)
-    timed = {"a deadline": deadline, "a price": price_per_node_hour}
-    if budget is not None:
-        timed["a budget"] = budget
-    if any(value is not None for value in timed.values()):
+    if any(value is not None for value in (deadline, price_per_node_hour, budget)):
         needed = {"epochs": epochs, "dataset_size": size, "price_per_node_hour": budget is None or price_per_node_hour}
         if missing := [name for name, value in needed.items() if value is None]:
-            raise ModelError(f"plan: give {' and '.join(missing)} too, for {' or '.join(timed)}")
+            raise ModelError(f"plan: give {' and '.join(missing)} too, for a deadline, a price or a budget")
     examples = math.nan if epochs is None or size is None else epochs * size
     price = math.nan if price_per_node_hour is None else price_per_node_hour
 
@@ -178,26 +188,26 @@ def plan(
         name = f"marginal speedup >= {min_marginal_speedup:g}"  # of each worker up to there
         most.append((name, lambda x: _last(np.logical_and.accumulate(marginal(x) >= min_marginal_speedup))))
     if not least and not most:
-        raise ModelError(
-            "plan: ask for at least one of deadline, price_per_node_hour, budget, throughput, min_efficiency, "
-            "min_marginal_speedup"
-        )
+        raise ModelError(f"plan: ask for at least one of {', '.join(GOALS)}")
     choices = [
         _choose(curve, goal, rule, open_below=open_below, time=time, cost=cost)
         for goals, open_below in ((least, False), (most, True))
         for goal, rule in goals
     ]
-    X = curve.steps_per_second
-    fastest = f"{int(curve.workers[np.argmax(X)])} workers, the fastest on the curve,"
+    hours, spent = time(curve.steps_per_second) / 3600, cost(curve.steps_per_second)
+    examples_per_second = curve.steps_per_second * curve.batch_size
+    quick, few = int(np.argmax(curve.steps_per_second)), int(np.argmin(spent))
+    fastest = f"{curve.workers[quick]} workers, the fastest on the curve,"
     unmet = []
-    if deadline is not None and (hours := float(time(X).min()) / 3600) > deadline / 3600:
-        short = hours * 3600 / deadline
-        unmet.append(f"{within} is not met: {fastest} take {hours:.3g} h; it needs {short:.3g} times the throughput")
-    if budget is not None and (spent := float(cost(X).min())) > budget:
-        few = int(curve.workers[np.argmin(cost(X))])
-        unmet.append(f"a budget of {budget:.6g} is not met: {few} workers, the cheapest on the curve, cost {spent:.3g}")
-    if throughput is not None and (best := float(X.max()) * curve.batch_size) < throughput:
-        unmet.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {best:.4g}")
+    if deadline is not None and not (3600 * hours <= deadline).any():
+        slower = f"it needs {3600 * hours[quick] / deadline:.3g} times the throughput"
+        unmet.append(f"{within} is not met: {fastest} take {hours[quick]:.3g} h; {slower}")
+    if budget is not None and not (spent <= budget).any():
+        cheap = f"{curve.workers[few]} workers, the cheapest on the curve,"
+        unmet.append(f"a budget of {budget:.6g} is not met: {cheap} cost {spent[few]:.3g}")
+    if throughput is not None and not (examples_per_second >= throughput).any():
+        reached = f"{examples_per_second[quick]:.4g} examples/s"
+        unmet.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {reached}")
     return Plan(tuple(choices), curve, tuple(unmet))
 
 

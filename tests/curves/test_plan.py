@@ -106,7 +106,8 @@ WITH_EPOCHS = {"epochs": 1, "deadline": 1}
 BAD = [
     ({}, "at least one"), ({"deadline": 3600}, "plan: give epochs too"),
     ({"price_per_node_hour": 1.0}, "give epochs too"),
-    ({"budget": 9.0}, "give epochs and price_per_node_hour too, for a deadline or a price or a budget"),
+    ({"budjet": 9.0}, "plan: goal must be one of .*got 'budjet'"),
+    ({"budget": 9.0}, "give epochs and price_per_node_hour too, for a deadline, a price or a budget"),
     *((WITH_EPOCHS | {"epochs": epochs}, said) for epochs, said in (
         (0, "epochs"), (math.nan, "epochs"), (10**400, "plan: epochs must be finite"),
         (1e300, "plan: epochs must be at most 1e\\+09"))),

@@ -102,7 +102,7 @@ def test_marginal_speedup_stops_at_the_first_worker_that_adds_too_little():
     ("question", "match"),
     [
         ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "two questions"),
-        ({}, "give epochs too, for a deadline or a price"),
+        ({}, "give epochs too, for a deadline, a price or a budget"),
         ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
         ({"throughput": -1.0}, "throughput must be finite and > 0"),
         ({"throughput": 1.0, "instances": []}, "at least one type of machine"),
