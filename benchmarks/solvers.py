@@ -3,7 +3,7 @@
     python benchmarks/solvers.py [--write]
 
 Peers: LINE (PyPI line-solver), Ciw (PyPI ciw), and a plain C loop compiled here. ``--write`` puts the tables into
-docs/explanation/solver-measurements.md and the cost curves into docs/images/solver-cost.png.
+validation/notes/solver-measurements.md and the cost curves into docs/images/solver-cost.png.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ def page(speed: list[tuple[str, str, str]], errors: list[tuple[str, str, float, 
         "|---|---|---|",
         *[f"| {a} | {b} | {c} |" for a, b, c in speed],
         "",
-        "![Time against population, stations, classes and batch size](../images/solver-cost.png)",
+        "![Time against population, stations, classes and batch size](../../docs/images/solver-cost.png)",
         "",
         "## Error of the approximations",
         "",
@@ -349,7 +349,7 @@ def main() -> None:
     qn.solve_batch([0.1], population=1)  # loads numba, as every session of more than a few solutions does
     speed, errors = speed_rows(), error_rows()
     if write:
-        (DOCS / "explanation" / "solver-measurements.md").write_text(page(speed, errors))
+        (DOCS.parent / "validation" / "notes" / "solver-measurements.md").write_text(page(speed, errors))
         cost_curves(DOCS / "images" / "solver-cost.png")
 
 

@@ -1,4 +1,4 @@
-"""Small simulations of closed networks, to hold approximations against (used by explanation/model.md and its tests).
+"""Small simulations of closed networks, to hold approximations against (validation/notes/model.md, tests).
 
 Every customer thinks, then visits the stations in order, again and again. Times are gamma distributed with coefficient
 of variation ``cv`` (1: exponential). Customers start out of phase, and the first quarter is not counted.

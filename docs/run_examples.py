@@ -30,7 +30,7 @@ DOCS = Path(__file__).parent
 #: Commands that start TensorFlow, or read its traces.
 LIVE = {"demo", "import-trace", "profile", "serve"}
 
-NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+)(?:e[-+]?\d+)?(?![\w.])|(?=%))")
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+)(?:e[-+]?\d+)?(?![\w.])|(?= ?%))")
 #: In a table of a simulation a trailing zero is left out, so that a whole number is one, too.
 ANY_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+)(?:e[-+]?\d+)?)?(?![\w.])")
 #: What says that an example's numbers are a simulation's.

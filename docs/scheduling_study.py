@@ -2,7 +2,7 @@
 
     python docs/scheduling_study.py [--processes N]
 
-Writes docs/explanation/scheduling-results.md and docs/images/scheduling-*.png. The part on the Pollux workloads needs
+Writes validation/notes/scheduling-results.md and docs/images/scheduling-*.png. The part on the Pollux workloads needs
 the public files (QUEUEMODEL_SCHEDULING_DATA, or ../shared/data/scheduling beside the repository).
 """
 
@@ -288,7 +288,7 @@ def main() -> None:
     template = (DOCS / "scheduling_results.txt").read_text()
     for name, lines in sections.items():
         template = template.replace(f"<!-- {name} -->", "\n".join(lines))
-    (DOCS / "explanation" / "scheduling-results.md").write_text(template)
+    (DOCS.parent / "validation" / "notes" / "scheduling-results.md").write_text(template)
     print(f"all {time.monotonic() - began:.0f} s", flush=True)
 
 

@@ -25,7 +25,7 @@ def phase() -> plt.Figure:
     figure, axes = plt.subplots(1, 3, figsize=(9.5, 3), sharey=True, layout="constrained")
     fair = {"loaded_trip": 0.0, "unfairness": 0.0}
     cases = (
-        ("equal shares, fixed order", {"policy": "in-order", **fair}),
+        ("equal shares, fixed order", {"transfer_order": "in-order", **fair}),
         ("equal shares, TensorFlow's order", fair),
         ("shares as measured", {}),
     )

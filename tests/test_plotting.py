@@ -48,7 +48,7 @@ def assert_readable(ax):
 def test_throughput_shows_curve_band_bounds_knee_and_what_was_profiled(curve):
     ax = curves.plot_throughput(curve)
     assert_readable(ax)
-    drawn = line(ax, curve.method)
+    drawn = line(ax, "predicted")
     np.testing.assert_array_equal(drawn.get_xydata(), np.transpose([curve.workers, curve.steps_per_second]))
     (inside,) = ax.collections
     assert inside.get_paths()[0].vertices[:, 1].max() == pytest.approx(curve.upper.max())
@@ -58,7 +58,7 @@ def test_throughput_shows_curve_band_bounds_knee_and_what_was_profiled(curve):
     (shade,) = ax.patches
     assert (shade.get_x(), shade.get_width()) == (0, curve.profiled_workers + 0.5)
     texts = [text.get_text() for text in ax.texts]
-    assert {"extrapolated →", f"knee {curve.saturation_workers:.3g}, {curve.bottleneck}"} <= set(texts)
+    assert {"extrapolated →", f"saturation {curve.saturation_workers:.3g}, {curve.bottleneck}"} <= set(texts)
     (knee,) = [artist for artist in ax.lines if artist.get_linestyle() == ":"]
     assert knee.get_xdata()[0] == curve.saturation_workers
     (right,) = ax.child_axes
@@ -116,7 +116,7 @@ def test_efficiency_is_named_in_percent_of_one_worker_each(curve):
     ax = curves.plot_efficiency(curve)
     assert_readable(ax)
     shares = curve.steps_per_second / curve.workers / curve.steps_per_second[0]
-    np.testing.assert_allclose(line(ax, curve.method).get_ydata(), shares)
+    np.testing.assert_allclose(line(ax, "predicted").get_ydata(), shares)
     assert [ax.yaxis.get_major_formatter()(share, 0).strip() for share in (0.5, 1.0)] == ["50%", "100%"]
 
 

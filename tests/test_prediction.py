@@ -172,7 +172,7 @@ SYNC = {"strategy": "sync-ps"}
         (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
         (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k is a question for"),
         (SYNC | {"latency": 1e-3}, "question for strategy 'all-reduce'"),
-        (SYNC | {"policy": "tic", "method": "mva"}, "policy is for the simulation only"),
+        (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order is for the simulation only"),
         (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
         (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
         (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers needs a profile"),

@@ -82,7 +82,7 @@ What is predicted from what, told what, and learnt where (`validation/data/READM
   `tests/data/ddp`, and on `ddp-vgg16-60-bbr`, 9 % off before, that a network is told by all its busy periods.
   `mirrored-resnet50-60-packs` and `mirrored-alexnet-60-bbr` were predicted 13 to 20 % and 4 to 20 % too fast before it
   was found what TCP's control and the buffers make of them
-  ([why](explanation/all-reduce.md#one-message-at-a-time)); nothing was learnt from them, nor from their repetitions,
+  ([why](explanation/time.md#network-sharing)); nothing was learnt from them, nor from their repetitions,
   and `mirrored-resnet50-40-packs-10ms` was predicted blind. So were the four later ones of `ddp` under BBR, and 3 of 8
   measurements were outside; what two ranks leave open of such links was learnt from them.
 - **Cloud**: asynchronous training on cloud GPUs, fitted on throughputs of 1 to 4 workers, and judged on 5 to 8. The

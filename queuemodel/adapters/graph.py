@@ -1,5 +1,5 @@
 """The data flow of one traced step, and its operations, merged where a simulation cannot distinguish them
-(docs/explanation/phases)."""
+(validation/notes/phases)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From traced steps, whatever their file format, to phases and graphs of operations (docs/explanation/phases)."""
+"""From traced steps, whatever their file format, to phases and graphs of operations (validation/notes/phases)."""
 
 from __future__ import annotations
 

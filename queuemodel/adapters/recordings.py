@@ -18,6 +18,7 @@ from typing import Any, TypedDict, TypeVar
 from tqdm import tqdm
 
 from ..base.errors import DataError
+from ..base.results import counted
 from ..profile.job import Cluster, Job, Source, specified_network
 from ..profile.profile import Profile
 from ..profile.records import Round
@@ -201,8 +202,12 @@ def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
 def recorded(run: Sequence[RankTrace]) -> str:
     """What is used of a run, in words."""
     ranks = ", ".join(str(trace.rank) for trace in run)
-    whose = f"all {run[0].ranks} rank(s)" if len(run) == run[0].ranks else f"rank(s) {ranks} of {run[0].ranks}"
-    return f"{len(run[0].rounds)} step(s) of {whose}"
+    whose = (
+        f"all {counted(run[0].ranks, 'rank')}"
+        if len(run) == run[0].ranks
+        else f"{'rank' if len(run) == 1 else 'ranks'} {ranks} of {run[0].ranks}"
+    )
+    return f"{counted(len(run[0].rounds), 'step')} of {whose}"
 
 
 def ranks_of(folders: Sequence[object], runs: Sequence[Sequence[RankTrace]]) -> int:

@@ -28,6 +28,16 @@ LONGEST_WORD = 24
 Rows = Sequence[dict[str, Any]]
 
 
+def counted(number: int | float, noun: str) -> str:
+    """``1 worker``, ``8 workers``."""
+    return f"{number:g} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """``90 %``."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def tabulate(rows: Rows, *, digits: int, form: str = "simple") -> str:
     """Rows in a format of the tabulate library; None and NaN are dashes."""
     import tabulate as library  # a quarter of the package's import time, and only needed to print

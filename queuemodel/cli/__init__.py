@@ -16,13 +16,13 @@ from ..base.errors import QueueModelError, QueueModelWarning
 
 #: By command, its module, imported when the command is used, and its short help.
 COMMANDS = {
-    "compare": ("compare", "Compare ways of training by the time to a loss."),
+    "compare": ("compare", "Compare strategies by the time to a loss."),
     "demo": ("profile", "Profile a small model on this machine, and predict."),
     "examples": ("profile", "List the packaged examples, or copy them into a folder."),
-    "fit": ("predict", "Say what a profile tells, parameter by parameter."),
+    "fit": ("predict", "Fit a profile, and show its parameters."),
     "import-trace": ("profile", "Make a profile of recorded traces."),
-    "next-measurement": ("predict", "Say how many workers to measure next."),
-    "plan": ("predict", "Choose numbers of workers for a deadline or a price."),
+    "next-measurement": ("predict", "Recommend how many workers to measure next."),
+    "plan": ("predict", "Choose the number of workers for a deadline or a price."),
     "predict": ("predict", "Predict throughput against the number of workers."),
     "profile": ("profile", "Profile a job of yours on two nodes."),
     "report": ("predict", "Write a prediction as a page that computes what-ifs."),
@@ -30,7 +30,7 @@ COMMANDS = {
     "schedule-study": ("schedule", "Compare policies over load, with replications."),
     "serve": ("profile", "Run a TensorFlow server, to profile across machines."),
     "simulate": ("solve", "Simulate one cluster, with its timeline."),
-    "solve": ("solve", "Solve a closed network written down as JSON."),
+    "solve": ("solve", "Solve a closed network from a JSON file."),
 }
 
 
@@ -62,7 +62,7 @@ def cli() -> None:
     queuemodel demo                                  try it on this machine
     queuemodel profile cnn -o cnn.json               profile a job of yours
     queuemodel import-trace traces/ --batch-size 32 -o cnn.json
-    queuemodel fit cnn.json                          what the profile tells
+    queuemodel fit cnn.json                          its parameters
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
     queuemodel next-measurement cnn.json             what to measure next
     queuemodel plan cnn.json --epochs 10 --deadline 2h

@@ -19,27 +19,27 @@ from ..sgd import KINDS, NAMES, compare, plan_strategies, plot_time_to_target
 from . import options as ask
 
 
-@click.command()
+@ask.command()
 @ask.PROFILE
-@ask.option("--workers", ask.COUNTS, "8, 1:8 or 2,4,8.", default="8", show_default=True)
-@ask.one_of("--strategy", NAMES, "To compare; more than once for several.", multiple=True,
+@ask.option("--workers", ask.COUNTS, "Numbers of workers, like 8, 1:8 or 2,4,8.", default="8", show_default=True)
+@ask.one_of("--strategy", NAMES, "Strategies to compare; may be repeated.", multiple=True,
             show_default="all that the profiled machines can run")  # fmt: skip
-@ask.one_of("--problem", KINDS, "What to train in the job's stead.")
+@ask.one_of("--problem", KINDS, "Convex or neural problem to train instead of the job.")
 @ask.option("--convergence", ask.FILE,
-            "CSV with batch_size,examples: what the job itself took to its target, a row for each seed.")  # fmt: skip
+            "CSV with batch_size,examples: measured examples to the target, one row per seed.")  # fmt: skip
 @ask.option("--target-loss", ask.POSITIVE, show_default="98 % of the way to the least")
 @ask.option("--steps", ask.COUNT, "Of each worker on --problem, at most.  [default: 1000]")
 @ask.option("--seeds", ask.COUNT, "Runs of each strategy on --problem.  [default: 8]")
 @ask.MACHINES
 @ask.ROUNDS
-@ask.option("--deadline", ask.DURATION, "Like 90min: which strategy and number of workers to take for it.")
-@ask.option("--chance", ask.INNER_SHARE, "To meet the deadline with; 0.5 unless given.")
-@ask.option("--price --price-per-node-hour price_per_node_hour", ask.POSITIVE, "For costs, and the cheapest.")
+@ask.option("--deadline", ask.DURATION, "Longest time to the target, like 90min.")
+@ask.option("--chance", ask.INNER_SHARE, "Probability of meeting the deadline.  [default: 0.5]")
+@ask.option("--price price_per_node_hour", ask.POSITIVE, "Price per node and hour.")
 @ask.option("--plot", ask.FILE, "Loss against time, or time against workers (.png, .svg, .pdf).")
-@ask.option("--confidence", ask.INNER_SHARE, "Of the intervals.", default=0.9, show_default=True)
+@ask.option("--confidence", ask.INNER_SHARE, "Probability of the intervals.", default=0.9, show_default=True)
 @ask.option("--seed", ask.SEED, "Of the first run on --problem.  [default: 0]")
 @ask.format_option
-@ask.option("--report", ask.FILE, "Write a page that one can mail (.html).")
+@ask.option("--report", ask.FILE, "Write an HTML report (.html).")
 def compare_command(
     profile: str,
     workers: Sequence[int],
@@ -49,7 +49,7 @@ def compare_command(
     report: str | None,
     **options: Any,
 ) -> None:
-    """Compare ways of training by the time in which they reach a loss.
+    """Compare strategies by the time to a loss.
 
     \b
     Examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -138,9 +139,71 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 LONGEST_USAGE = 30
 
 
-def option(flags: str, type: Any, help: str = "", **settings: Any) -> Decorator:
+#: Sections of a command's help, with the parameters whose section is not their field's.
+OTHER = "Options"
+SECTIONS = {
+    "Job": ("workload", "workload_format", "speeds", "throughputs", "measured", "epochs", "dataset_size", "problem",
+            "convergence"),
+    "Cluster": ("workers", "count", "restart_seconds", "start_seconds", "mean_time_to_failure", "checkpoint_seconds",
+                "nodes_per_machine", "spread_speed", "policies"),
+    "Network": (),
+    "Synchronization": ("strategy",),
+    "Goal": ("deadline", "chance", "price_per_node_hour", "budget", "throughput", "target_loss", "min_efficiency",
+             "min_marginal_speedup", "instances"),
+    "Simulation": ("method", "steps", "seeds", "seed", "replications", "warmup", "n_jobs", "backend"),
+    "Output": ("output", "output_format", "confidence", "plot", "report", "records", "shown", "trace"),
+    OTHER: (),
+}  # fmt: skip
+
+
+class Option(click.Option):
+    """An option of a section of the help; one that is not common is shown by ``--help-all`` alone."""
+
+    def __init__(self, *args: Any, section: str = "", common: bool = True, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.section = section or next((title for title, names in SECTIONS.items() if self.name in names), OTHER)
+        self.common = common
+
+
+class Command(click.Command):
+    """A command whose help has the common options by section, all of them with ``--help-all``, and examples last."""
+
+    def __init__(self, **settings: Any) -> None:
+        text, mark, examples = inspect.cleandoc(settings.pop("help")).partition("\b\nExample")
+        super().__init__(help=text.strip(), epilog=mark + examples, **settings)
+        if not all(getattr(one, "common", True) for one in self.params):
+            show_all = click.option(
+                "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=self._show_all,
+                help="Show all options and exit.",
+            )  # fmt: skip
+            show_all(self)
+
+    @staticmethod
+    def _show_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            context.meta[__name__] = True
+            click.echo(context.get_help(), color=context.color)
+            context.exit()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in SECTIONS}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+            if record and (getattr(one, "common", True) or __name__ in ctx.meta):
+                sections[getattr(one, "section", OTHER)].append(record)
+        for name, records in sections.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+def command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
+    return click.command(name, cls=Command)
+
+
+def option(flags: str, type: Any = None, help: str = "", **settings: Any) -> Decorator:
     """An option by its flags, with a blank between them, and the name of its parameter where that is another."""
-    return click.option(*flags.split(), type=type, help=help or None, **settings)
+    return click.option(*flags.split(), cls=Option, type=type, help=help or None, **settings)
 
 
 def one_of(
@@ -172,16 +235,17 @@ UNLESS_GIVEN = {"strategy": "as recorded; of throughputs alone async-ps", "form"
 
 def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
-    kind, flag, words = KINDS[name], f"--{name.replace('_', '-')}", FIELDS[name].metadata["help"]
+    kind, flag, field = KINDS[name], f"--{name.replace('_', '-')}", FIELDS[name].metadata
+    words, where = field["help"], {"section": field["section"], "common": field["common"]}
     if kind.names:
-        return one_of(flag, kind.names, words, CALLED.get(name), show_default=UNLESS_GIVEN.get(name, False))
+        return one_of(flag, kind.names, words, CALLED.get(name), show_default=UNLESS_GIVEN.get(name, False), **where)
     if kind is FLAG:
-        return click.option(flag, is_flag=True, help=words)
+        return option(flag, None, words, is_flag=True, **where)
 
     def one(text: str) -> Any:
         return kind.check(kind.read(text), "it")
 
-    return click.option(flag, type=Parsed(kind.name, each(one) if kind.most else one), help=words)
+    return option(flag, Parsed(kind.name, each(one) if kind.most else one), words, **where)
 
 
 def options(*groups: str) -> Decorator:
@@ -194,35 +258,37 @@ SIMULATION, NETWORK = options("simulation"), options("network")
 
 METHOD = one_of(
     "--method", ["auto", "mva", "trace"],
-    "Mean-value analysis, simulation of recorded operations, or what the profile allows.",
-    {"simulation": "trace", "analysis": "mva", "exact": "mva"}, default="auto", show_default=True,
+    "mva: analysis of the closed network; trace: simulation of recorded operations; auto: as the profile allows.",
+    {"simulation": "trace", "analysis": "mva", "exact": "mva"}, default="auto", show_default=True, common=False,
 )  # fmt: skip
 #: What was measured besides the profile.
 MEASUREMENTS = together(
-    option("--throughputs", FILE, "Measured besides: a CSV, or a profile of several workers; may be repeated.",
-           multiple=True),
-    option("--measured", RUNS, "Measured besides, on the profile's servers: 4=1.74; may be repeated.", multiple=True),
+    option("--throughputs", FILE, "Further measurements: a CSV, or a profile of several workers; may be repeated.",
+           multiple=True, common=False),
+    option("--measured", RUNS, "A further measurement, like 4=1.74; may be repeated.", multiple=True),
 )  # fmt: skip
 
 INTERVALS = together(
-    option("--confidence", INNER_SHARE, "Of the intervals.", default=0.9, show_default=True),
-    option("--seed", SEED, default=0, show_default=True),
-)
+    option("--confidence", INNER_SHARE, "Probability of the intervals.", default=0.9, show_default=True, common=False),
+    option("--seed", SEED, "Of random numbers.", default=0, show_default=True, common=False),
+)  # fmt: skip
 
 #: What to predict from, and for which machines.
 PREDICTION = together(
-    PROFILE, option("--workers", COUNTS, "8, 1:32 or 1,2,4,8.", default="1:32", show_default=True), STRATEGY,
-    THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, options("placements"), ROUNDS, SIMULATION, NETWORK, INTERVALS,
+    PROFILE,
+    option("--workers", COUNTS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
+    STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, options("placements"), ROUNDS, SIMULATION,
+    NETWORK, INTERVALS,
 )  # fmt: skip
 
 #: What a number of workers is chosen for.
 GOALS = together(
     option("--epochs", POSITIVE, "Passes over the data set."),
-    option("--dataset-size", DATASET_SIZE, "Examples per epoch, unless the profile has it."),
-    option("--deadline", DURATION, "Like 12h or 90min: the smallest number of workers that meets it."),
-    option("--price price_per_node_hour", POSITIVE, "Per node and hour: the cheapest number of workers."),
-    option("--min-efficiency", POSITIVE, "The most workers with at least this X(N) / (N X(1))."),
-)
+    option("--dataset-size", DATASET_SIZE, "Examples per epoch, if the profile lacks them."),
+    option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
+    option("--price price_per_node_hour", POSITIVE, "Price per node and hour."),
+    option("--min-efficiency", POSITIVE, "Least efficiency X(N) / (N X(1)), 0 to 1.", common=False),
+)  # fmt: skip
 
 
 def specified(options: dict[str, Any], workers: int) -> dict[str, Any]:

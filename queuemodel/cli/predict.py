@@ -43,7 +43,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
         raise click.UsageError("--batch-size: throughputs alone do not tell how many examples a step has; give it")
 
 
-@click.command()
+@ask.command()
 @ask.PROFILE
 @ask.STRATEGY
 @ask.THROUGHPUTS
@@ -53,7 +53,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
 @ask.option("--seed", ask.SEED, default=0, show_default=True)
 @ask.format_option
 def fit_command(output_format: str, **options: Any) -> None:
-    """Say what a profile tells about a job: each parameter with its error and origin, and whether it is identified.
+    """Fit a profile: each parameter with its standard error, its origin, and whether it is identified.
 
     PROFILE is what predict takes.
 
@@ -77,10 +77,10 @@ def fit_command(output_format: str, **options: Any) -> None:
     ask.show(model, output_format)
 
 
-@click.command()
+@ask.command()
 @ask.PREDICTION
 @ask.format_option
-@ask.option("--plot", ask.FILE, "Write the curve as a picture (.png, .svg, .pdf).")
+@ask.option("--plot", ask.FILE, "Draw the curve (.png, .svg, .pdf).")
 def predict_command(output_format: str, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
@@ -92,7 +92,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
     Examples:
       queuemodel predict profile.json --workers 1:32 --plot curve.png
       queuemodel predict profile.json --parameter-servers 2 --bandwidth 10Gbit/s
-      queuemodel predict profile.json --policy tic --worker-speeds 1*3,0.5
+      queuemodel predict profile.json --transfer-order tic --worker-speeds 1*3,0.5
       queuemodel predict profile.json --measured 4=1.74 --format json
       queuemodel predict throughputs.csv --strategy all-reduce --workers 1:16
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
@@ -104,14 +104,15 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
     ask.show(curve, output_format)
 
 
-@click.command()
+@ask.command()
 @ask.PREDICTION
 @ask.GOALS
-@ask.option("--budget", ask.POSITIVE, "Of the whole training, with --price: the fastest number of workers within it.")
-@ask.option("--min-marginal-speedup", ask.POSITIVE, "The most workers of which each still adds this speedup.")
-@ask.option("--throughput", ask.POSITIVE, "Examples per second: the fewest workers that reach it.")
+@ask.option("--budget", ask.POSITIVE, "Largest cost of the training; needs --price.")
+@ask.option("--min-marginal-speedup", ask.POSITIVE, "Least speedup that each worker adds, 0 to 1.",
+            common=False)  # fmt: skip
+@ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
 @ask.option("--instances", ask.FILE,
-            "Types of machine with their prices, a CSV: the cheapest for the deadline or the throughput.")  # fmt: skip
+            "CSV of machine types and prices, to choose from.")  # fmt: skip
 @ask.format_option
 def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
@@ -137,16 +138,18 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
         ask.show(plan(predict(**question), **goal, **others), output_format)
 
 
-@click.command()
+@ask.command()
 @ask.PROFILE
-@ask.option("--workers", ask.COUNTS, "Where the interval is to be narrow.", default="16", show_default=True)
+@ask.option(
+    "--workers", ask.COUNTS, "Number of workers whose interval is to be narrow.", default="16", show_default=True
+)
 @ask.MEASUREMENTS
 @ask.format_option
 def next_measurement_command(output_format: str, **options: Any) -> None:
-    """Say which number of workers to measure next for a minute.
+    """Recommend the number of workers to measure next, for a minute.
 
-    PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. What comes out
-    of the run goes into `queuemodel predict --measured WORKERS=STEPS/S`.
+    PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. Give the result
+    to `queuemodel predict --measured WORKERS=STEPS/S`.
 
     \b
     Examples:
@@ -156,19 +159,19 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
     ask.show(next_measurement(predict(**question_of(options))), output_format)
 
 
-@click.command()
+@ask.command()
 @ask.PREDICTION
 @ask.GOALS
 @ask.option("-o --output", ask.FILE, "The page to write (.html).", required=True)
-@ask.option("--show shown", ask.COUNT, "Number of workers that the page begins with.")
+@ask.option("--show shown", ask.COUNT, "Number of workers that the page shows first.", common=False)
 @ask.format_option
 def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
     """Write a report that one can mail: one HTML file that computes what-ifs itself.
 
-    It needs no network. Sliders change workers, servers, bandwidth, accelerators, batch size, price and deadline where
-    the profile has steps of asynchronous training: the page then solves the closed network, so that this is the
-    prediction here unless --method trace adds the simulation's curve. With --format json or csv it is printed too.
-    Unless asked for, it has one epoch and a least efficiency of 0.5.
+    The page needs no network. Sliders change workers, epochs, price and deadline; for asynchronous training also
+    servers, bandwidth, accelerators and batch size: the page then solves the closed network, and --method trace adds
+    the simulation's curve. --format json or csv also prints the prediction. Defaults are one epoch and a least
+    efficiency of 0.5.
 
     \b
     Example:

@@ -29,7 +29,7 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 }
 
 
-@click.command()
+@ask.command()
 @click.argument("model")
 @ask.one_of("--framework", ["tensorflow", "torch"], "Which one trains.", default="tensorflow", show_default=True)
 @ask.one_of("--strategy", [SERVERS, RANKS],
@@ -41,14 +41,14 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @ask.option("--noise-steps", int, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
 @ask.one_of("--style", ["graph", "strategy"],
             "A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
-@click.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
-@click.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
-@click.option("--master", metavar="HOST:PORT", help="PyTorch: where rank 0 waits for those on other machines.")
+@ask.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
+@ask.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
+@ask.option("--master", metavar="HOST:PORT", help="PyTorch: where rank 0 waits for those on other machines.")
 @ask.option("--rank", int, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
 @ask.option("--time-limit", ask.DURATION, default="10min", show_default=True, help="For everything.")
 @ask.option("--batch-size", int, help="TensorFlow: examples per step.  [default: the data set's]")
-@click.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
-@click.option("--progress/--no-progress", default=None, help="[default: where standard error is a terminal]")
+@ask.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
+@ask.option("--progress/--no-progress", None, default=None, help="[default: where standard error is a terminal]")
 @ask.option("-o --output", ask.FILE, default="profile.json", show_default=True)
 @ask.format_option
 def profile_command(
@@ -63,11 +63,11 @@ def profile_command(
 
     MODEL is package.module:function. For TensorFlow it returns a compiled Keras model and a tf.data.Dataset of (x, y)
     batches, or is a built-in: mlp, cnn, embedding, transformer; one parameter server and one worker are started on
-    this machine, unless --ps and --worker or the environment's TF_CONFIG say where they run. With --strategy all-reduce
+    this machine, unless --ps and --worker or the environment's TF_CONFIG place them. With --strategy all-reduce
     rank 0 trains alone, then two ranks with MultiWorkerMirroredStrategy, all on this machine. For PyTorch it returns a
     module and a function that trains it on one batch and returns the number of examples; rank 0 trains alone, then two
     ranks with DistributedDataParallel over gloo, all on this machine unless --master and --rank are given. With --ranks
-    3 three are recorded besides, which some networks need (see `queuemodel next-measurement`).
+    3, three are recorded as well, which some networks need (see `queuemodel next-measurement`).
 
     \b
     Examples:
@@ -120,11 +120,11 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
         )
 
 
-@click.command()
-@click.option("--job", type=click.Choice(["ps", "worker"]), required=True, help="What this process is.")
-@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its job it is.")
-@click.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
-@click.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
+@ask.command()
+@ask.option("--job", type=click.Choice(["ps", "worker"]), required=True, help="What this process is.")
+@ask.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its job it is.")
+@ask.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
+@ask.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
 def serve_command(job: str, task: int, ps: str, worker: str) -> None:
     """Run a TensorFlow server until it is stopped.
 
@@ -146,11 +146,11 @@ def serve_command(job: str, task: int, ps: str, worker: str) -> None:
 FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 
 
-@click.command()
+@ask.command()
 @click.argument("folders", type=click.Path(), nargs=-1, required=True, metavar="FOLDER...")
-@ask.option("--batch-size", ask.COUNT, required=True, help="Examples per step; traces do not tell.")
+@ask.option("--batch-size", ask.COUNT, required=True, help="Examples per step; not in the traces.")
 @ask.option("-o --output", ask.FILE, required=True, help="The profile to write.")
-@click.option("--name", default="", help="Of the job.")
+@ask.option("--name", default="", help="Of the job.")
 @ask.option("--bandwidth", ask.BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @ask.NETWORK
 @ask.option("--parameter-bytes", ask.SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
@@ -169,7 +169,7 @@ def import_trace_command(
 
     Of TensorFlow's parameter servers: a folder of RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files. Of
     data-parallel training: a folder for each run of the job, with a file of each rank, PyTorch's *.pt.trace.json[.gz]
-    (of which one is enough) or *.xplane.pb of TensorFlow's MultiWorkerMirroredStrategy; one node's run tells the
+    (of which one is enough) or *.xplane.pb of TensorFlow's MultiWorkerMirroredStrategy; one node's run gives the
     computation, two nodes' the network.
 
     \b
@@ -223,7 +223,7 @@ def _holds(folder: str | Path, suffixes: tuple[str, ...] = FILES, *, pattern: st
 
 def _refuse(options: dict[str, object], traces: str) -> None:
     if wrong := [name for name, value in options.items() if value is not None]:
-        raise DataError(f"{wrong[0]}: {traces} tell that themselves, or need it not; leave it out")
+        raise DataError(f"{wrong[0]}: {traces} contain that, or do not need it; leave it out")
 
 
 #: By framework: backend, default model, number of recorded steps.
@@ -236,12 +236,12 @@ DEMOS = {
 SHOWN = (1, 2, 4, 8, 16, 32)
 
 
-@click.command()
+@ask.command()
 @ask.one_of("--framework", list(DEMOS), "A parameter server and a worker, or data-parallel ranks.",
             default="tensorflow", show_default=True)  # fmt: skip
-@click.option("--model", help="A built-in model (TensorFlow), or package.module:function.  [default: cnn; torch: mlp]")
-@click.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
-@click.option("-o", "--output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
+@ask.option("--model", help="A built-in model (TensorFlow), or package.module:function.  [default: cnn; torch: mlp]")
+@ask.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
+@ask.option("-o --output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
 @ask.format_option
 def demo_command(framework: str, model: str | None, steps: int | None, output: str, output_format: str) -> None:
     """Profile a small model on this machine, and predict 1 to 32 workers.
@@ -279,7 +279,7 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
         click.echo(wrote, err=True)
 
 
-@click.command()
+@ask.command()
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 def examples_command(folder: Path | None) -> None:
     """List the packaged examples, or copy them into FOLDER; files of these names stay.

@@ -11,23 +11,25 @@ from ..base.checks import JSON, require_writable
 from ..base.drawing import FORMATS, save_figure
 from . import options as ask
 
-POLICY_HELP = "A policy, with its knobs: fifo, greedy:floor=0.7, ... Repeat for several."
+POLICY_HELP = "A policy with its parameters, like fifo or greedy:floor=0.7; may be repeated."
 #: Options without effect unless another is set.
 NEEDS = {
     "checkpoint_seconds": "mean_time_to_failure",
     "nodes_per_machine": "spread_speed",
     "spread_speed": "nodes_per_machine",
 }
+#: Published formats of workloads, and whether the speeds of their jobs are in files of their own.
+PUBLISHED = {"philly": False, "alibaba": False, "gavel": True, "elasticflow": True, "pollux": True}
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
 def cluster_options(restart_seconds: str) -> ask.Decorator:
     return ask.together(
         ask.option("--restart-seconds", ask.DURATION_OR_NONE, default=restart_seconds, show_default=True,
-                   help="Like 30s: without progress after each change of an allocation."),
-        ask.option("--start-seconds", ask.DURATION_OR_NONE, "The same at a job's first start.", default="0",
+                   help="Pause after each change of an allocation, like 30s."),
+        ask.option("--start-seconds", ask.DURATION_OR_NONE, "Pause at a job's first start.", default="0",
                    show_default=True),
-        ask.option("--mean-time-to-failure", ask.DURATION, "Of one node, like 30d; none fails unless given."),
+        ask.option("--mean-time-to-failure", ask.DURATION, "Of one node, like 30d; by default none fails."),
         ask.option("--checkpoint-seconds", ask.DURATION,
                    "Between checkpoints: a failed job goes back to its last, or to its start."),
         ask.option("--nodes-per-machine", ask.COUNT, "Nodes stand in machines of so many."),
@@ -35,17 +37,19 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
     )  # fmt: skip
 
 
-@click.command()
+@ask.command()
 @ask.option("--workload", ask.FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
+@ask.one_of("--workload-format", ["csv", *PUBLISHED], "A published format.", default="csv", show_default=True)
+@ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow or pollux.")
 @ask.option("--nodes count", ask.COUNT, required=True, help="Of the cluster.")
-@click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
+@ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
 @ask.option("--warmup", ask.SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
 @ask.option("--seed", ask.SEED, default=0, show_default=True)
 @ask.format_option
-@click.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
+@ask.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
 @ask.option("--plot", ask.FILE, help="Draw nodes over time (one policy) or response times (several).")
-def schedule_command(workload: str, output_format: str, records: bool, plot: str | None, **options: Any) -> None:
+def schedule_command(output_format: str, records: bool, plot: str | None, **options: Any) -> None:
     """Run a stream of jobs under one or more policies, and compare them.
 
     \b
@@ -53,17 +57,18 @@ def schedule_command(workload: str, output_format: str, records: bool, plot: str
       queuemodel schedule --workload jobs.csv --nodes 64 --policy fifo
       queuemodel schedule --workload jobs.csv --nodes 64 --policy rank-priced \\
         --mean-time-to-failure 30d --checkpoint-seconds 10min --plot nodes.png
+      queuemodel schedule --workload log.csv --workload-format philly \\
+        --nodes 64 --policy tiresias
     """
     require_writable(plot, suffixes=FORMATS)
     from tqdm import tqdm
 
-    from ..models.instances import curve_of
-    from ..scheduling import Nodes, Schedule, plot_nodes, plot_response_times, policy_named, read_workload, schedule
+    from ..scheduling import Nodes, Schedule, plot_nodes, plot_response_times, policy_named, schedule
 
     count, settings = options.pop("count"), {name: options.pop(name) for name in ("seed", "warmup")}
     named = {text: policy_named(text) for text in options.pop("policies")}
+    jobs = _jobs(*(options.pop(name) for name in ("workload", "workload_format", "speeds")), nodes=count)
     nodes = Nodes(count, **_effective(options))
-    jobs = read_workload(workload, nodes=count, predicted=curve_of)
     settings["history"] = plot is not None and len(named) == 1  # for `plot_nodes`
     schedules: dict[str, Schedule] = {}
     with tqdm(total=len(named) * len(jobs), unit="job", disable=not ask.watched(), leave=False) as bar:
@@ -81,6 +86,19 @@ def schedule_command(workload: str, output_format: str, records: bool, plot: str
     print_schedules(schedules, nodes=count, output_format=output_format, records=records)
 
 
+def _jobs(path: str, layout: str, speeds: str | None, *, nodes: int) -> Any:
+    """The workload in a file of some format."""
+    from .. import scheduling
+    from ..models.instances import curve_of
+
+    if PUBLISHED.get(layout, False) != (speeds is not None):
+        needed = "needs the measured speeds of its jobs; give them" if speeds is None else "has none; leave it out"
+        raise click.UsageError(f"--speeds: a workload of format {layout} {needed}")
+    if layout == "csv":
+        return scheduling.read_workload(path, nodes=nodes, predicted=curve_of)
+    return getattr(scheduling, f"read_{layout}")(path, *filter(None, [speeds]))
+
+
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:
     """Print a summary by policy, or the jobs' records."""
     if records and output_format == "table":
@@ -93,8 +111,8 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
     ask.show(ask.Table(every, {"nodes": nodes, "policies": whole}, table, digits=6), output_format)
 
 
-@click.command("schedule-study")
-@click.option("--policy", "policies", multiple=True, required=True, help=POLICY_HELP)
+@ask.command("schedule-study")
+@ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @ask.option("--load loads", ask.POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
 @ask.one_of("--kinds", ["example", "measured"], "Of job.", default="example", show_default=True)
 @ask.option("--nodes count", ask.COUNT, default=64, show_default=True)
@@ -104,8 +122,8 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 @cluster_options(restart_seconds="30s")
 @ask.option("--warmup", ask.SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
 @ask.option("--seed", ask.SEED, default=0, show_default=True)
-@ask.option("--workers n_jobs", int, default=1, show_default=True, help="Processes; -1: all cores.")
-@click.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
+@ask.option("--n-jobs", int, default=1, show_default=True, help="Processes; -1: all cores.")
+@ask.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
 @ask.option("--output", ask.FILE, help="Write every run as JSON.")
 @ask.option("--plot", ask.FILE, help="Draw response time against load.")
 @ask.format_option

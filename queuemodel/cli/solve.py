@@ -21,7 +21,7 @@ from ..queueing.solve import solve
 from . import options as ask
 
 
-@click.command()
+@ask.command()
 @click.argument("network", type=ask.FILE)
 @ask.option("--population", ask.COUNTS, "Customers: 8, 1:100 or 1,2,4,8. Classes have their own in the file.")
 @ask.format_option
@@ -69,7 +69,7 @@ def solve_command(network: str, population: Sequence[int] | None, output_format:
 SHOWN = 3
 
 
-@click.command()
+@ask.command()
 @ask.PROFILE
 @ask.option("--workers", ask.COUNT, "Workers, or ranks.", required=True)
 @ask.STRATEGY

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base.checks import require_count, require_number
 from ..base.errors import ModelError
-from ..base.results import Result, finite, rows_of
+from ..base.results import Result, counted, finite, percent, rows_of
 from ..report import report_page
 from .figures import plot_throughput
 from .page import curve_data
@@ -253,17 +253,23 @@ class ThroughputCurve(Result):
     def caption(self) -> str:
         """How it was predicted, how far to trust it, and what to measure next."""
         following = next_measurement(self) if of_asynchronous_workers(self) else None
-        return "; ".join([self.basis, *([following.caption()] if following and following.workers else [])])
+        return "; ".join(
+            [
+                *filter(None, [self.assumption]),
+                self.basis,
+                *([following.caption()] if following and following.workers else []),
+            ]
+        )
 
     @property
     def basis(self) -> str:
         """How it was predicted, and how far to trust it."""
         knee = f", saturation at {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
         most = self.profiled_workers
-        profiled = f"profiled up to {most} worker(s)" if most else "nothing was profiled on such machines"
-        servers = f" with {self.parameter_servers} parameter server(s)" if self.parameter_servers else ""
+        profiled = f"profiled up to {counted(most, 'worker')}" if most else "nothing was profiled on such machines"
+        servers = f" with {counted(self.parameter_servers, 'parameter server')}" if self.parameter_servers else ""
         how = f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
-        parts = (self.assumption, how, f"intervals of {self.confidence:.0%}", profiled, self.note)
+        parts = (how, f"intervals of {percent(self.confidence)}", profiled, self.note)
         return "; ".join(filter(None, parts))
 
 

@@ -26,6 +26,7 @@ from ..base.drawing import (
     whole_numbers,
 )
 from ..base.errors import ModelError
+from ..base.results import counted, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def plot_throughput(
     measured : sequence of (workers, steps per second) or (workers, steps per second, lower, upper)
         Measurements besides those that the curve was fitted to.
     label : str
-        Of the model's line; by default its method.
+        Of the model's line; by default "predicted".
     **style
         Passed to `Axes.plot` for the model's line.
 
@@ -155,7 +156,7 @@ def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str
     """The profiled range, the bounds, the model's band and line, all divided by ``unit``."""
     N, most = curve.workers, curve.profiled_workers
     if most >= 1:
-        profiled = f"profiled, to {most} worker{'s'[: most > 1]}"
+        profiled = f"profiled, to {counted(most, 'worker')}"
         ax.axvspan(0, most + 0.5, color=PROFILED, linewidth=0, zorder=0, label=profiled)
     if most >= 1 and N[-1] > 1.25 * (most + 0.5):
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # a knee's line may pass behind it
@@ -163,11 +164,11 @@ def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str
         axes = ("data", "axes fraction")
         ax.annotate("extrapolated →", (most + 0.5, 0.015), (3, 0), axes, "offset points", **text)
     if curve.bound_upper.size:
-        ax.plot(N, curve.bound_upper / unit, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
+        ax.plot(N, curve.bound_upper / unit, "--", color=BOUND, linewidth=1.2, label="bounds")
         ax.plot(N, curve.bound_lower / unit, "--", color=BOUND, linewidth=1.2)
     style = {"color": MODEL, **dots(len(N)), **style}
-    band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{curve.confidence:.0%} interval")
-    ax.plot(N, curve.steps_per_second / unit, label=label or curve.method or "model", **style)
+    band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{percent(curve.confidence)} interval")
+    ax.plot(N, curve.steps_per_second / unit, label=label or "predicted", **style)
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:
@@ -197,6 +198,6 @@ def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
     label = "workers" if servers < 2 else f"workers (with {servers} parameter servers)"
     ax.set(xlabel=label, xlim=(0, last + max(0.5, 0.02 * last)))
     station = f", {curve.bottleneck}" if curve.bottleneck else ""
-    mark_knee(ax, curve.saturation_workers, f"knee {curve.saturation_workers:.3g}{station}")
+    mark_knee(ax, curve.saturation_workers, f"saturation {curve.saturation_workers:.3g}{station}")
     whole_numbers(ax)
     finish_axes(ax, reverse=reverse)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
+from ..base.results import counted, percent
 
 if TYPE_CHECKING:
     from ..profile.profile import Profile, Step
@@ -136,12 +137,12 @@ def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
         shown = "not known; it decides how connections share a link" if network == "unknown" else network
         lines.append(f"Congestion control of the hosts: {shown}.")
     lines.append(
-        f"Measured up to {most} worker(s): everything beyond is extrapolated."
+        f"Measured up to {counted(most, 'worker')}: everything beyond is extrapolated."
         if most
         else "Nothing was measured on such machines: all of it is extrapolated."
     )
     lines.append(
-        f"The interval has a probability of {curve.confidence:.0%}. It covers the sampling of what was recorded, the "
-        "fit, and the error of such models against recorded measurements; not machines unlike all of these."
+        f"The interval has a probability of {percent(curve.confidence)}. It covers the sampling of what was recorded, "
+        "the fit, and the error of such models against recorded measurements; not machines unlike all of these."
     )
     return [line for line in lines if line.strip(".")]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number
 from ..base.errors import ModelError
-from ..base.results import Result, finite
+from ..base.results import Result, counted, finite
 from .curve import ThroughputCurve
 
 #: From numbers of steps per second to the index of the answer.
@@ -55,6 +55,8 @@ class Plan(Result):
 
     choices: tuple[Choice, ...]
     curve: ThroughputCurve
+    price: float | None = None  # per node and hour
+    examples: float | None = None  # of the whole training
     unmet: tuple[str, ...] = ()  # of each goal without an answer, why, and what it would need
     digits = 3
 
@@ -68,11 +70,22 @@ class Plan(Result):
     def to_dict(self) -> dict[str, Any]:
         """The choices, times in seconds."""
         rows = [{k: finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
-        return {"confidence": self.curve.confidence, "choices": rows}
+        return {"confidence": self.curve.confidence, "choices": rows, "note": "; ".join([self.assumed, *self.unmet])}
 
     def caption(self) -> str:
-        """The curve's, and why a goal is not met."""
-        return "; ".join([self.curve.basis, *self.unmet])
+        """What is assumed, how the curve was predicted, and why a goal is not met."""
+        return "; ".join([self.assumed, self.curve.basis, *self.unmet])
+
+    @property
+    def assumed(self) -> str:
+        """What is paid for, and what the job trains."""
+        servers = self.curve.parameter_servers
+        paid = f"workers and {counted(servers, 'parameter server')} are paid for" if servers else "workers are paid for"
+        if self.curve.workers_per_node > 1:
+            paid += f", {self.curve.workers_per_node} workers to a node"
+        price = "" if self.price is None else f" at {self.price:.6g} per node and hour"
+        trained = "" if self.examples is None else f"{self.examples:.6g} examples to train"
+        return "; ".join(filter(None, [self.curve.assumption, trained, paid + price]))
 
 
 #: What may be asked for, with its largest value.
@@ -208,7 +221,7 @@ def plan(
     if throughput is not None and not (examples_per_second >= throughput).any():
         reached = f"{examples_per_second[quick]:.4g} examples/s"
         unmet.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {reached}")
-    return Plan(tuple(choices), curve, tuple(unmet))
+    return Plan(tuple(choices), curve, price_per_node_hour, finite(examples), tuple(unmet))
 
 
 def _choose(curve: ThroughputCurve, goal: str, rule: Rule, *, open_below: bool, time: Measure, cost: Measure) -> Choice:

@@ -13,6 +13,7 @@ import numpy as np
 from ..base.errors import ModelError
 from ..base.estimates import Parameter
 from ..base.files import constants
+from ..base.results import counted, percent
 from ..profile.bandwidth import contradiction, transfer_time
 from ..profile.job import Job
 from ..profile.scenario import of_group
@@ -343,7 +344,7 @@ class AllReduceModel(Model):
             recorded = self.fitted.ranks - self.fitted.unrecorded
             notes.append(
                 f"{recorded} of {self.fitted.ranks} ranks recorded: differences between ranks are unknown, the "
-                f"interval has {UNRECORDED:.0%} of computation for them"
+                f"interval has {percent(UNRECORDED)} of computation for them"
             )
         elif len(self.fitted.computed) < FEW_ROUNDS:
             notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
@@ -406,10 +407,8 @@ class AllReduceModel(Model):
         """Job, buckets, and what the fit cannot know."""
         sizes = self.scheme.units(self._sent[0])
         at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
-        return (
-            f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {len(sizes)} bucket(s){at_once}; "
-            f"{self.note}"
-        )
+        buckets = f"{counted(len(sizes), 'bucket')}{at_once}"
+        return f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {buckets}; {self.note}"
 
 
 def _accumulated(rows: np.ndarray, steps: int, seed: int) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 from ..base.errors import DataError
 from ..base.estimates import Parameter, standard_errors
 from ..base.files import constants
+from ..base.results import counted
 from ..profile.bandwidth import best_rates
 from ..profile.job import Throughput
 from ..profile.profile import Profile
@@ -60,7 +61,7 @@ def fit_network(
     Each demand is the mean over the steps of the time in which the link, or the server, was busy with this worker. The
     worker's own time is what remains of the step: step time - fetch - push - update. TensorFlow overlaps computation
     with communication, so that this is less than the computation: only so does the model take as long for one worker
-    as was measured (docs/explanation/model). One worker's throughput tells what tracing cost, and those of more workers
+    as was measured (validation/notes/model). One worker's throughput tells what tracing cost, and those of more workers
     how contention changes the servers' demands, and how far the network itself errs there: they weigh all of these by
     likelihood, and say how far the curve is off (Kennedy and O'Hagan, 2001).
 
@@ -92,18 +93,18 @@ def contradicted(measured: Sequence[Throughput], fitted: Fitted, *, held_up: boo
         low, high, most = (float(end[0]) for end in (curve.lower, curve.upper, curve.bound_upper))
         low, high = low / UNLIKELY, UNLIKELY * high
         x, examples = point.steps_per_second, point.steps_per_second / fitted.job.batch_size
-        counted = low <= examples <= high < x
-        if x > IMPOSSIBLE * most * (1.0 if counted else faster) and not held_up:
+        as_examples = low <= examples <= high < x
+        if x > IMPOSSIBLE * most * (1.0 if as_examples else faster) and not held_up:
             raise DataError(
-                f"throughputs: {x:.4g} steps/s with {n} worker(s), but the profile allows {most:.3g} at most; "
-                + (f"{x:.4g} examples/s would be {examples:.3g} steps/s" if counted else "are they of another job?")
+                f"throughputs: {x:.4g} steps/s with {counted(n, 'worker')}, but the profile allows {most:.3g} at most; "
+                + (f"{x:.4g} examples/s would be {examples:.3g} steps/s" if as_examples else "are they of another job?")
             )
         if not low <= x <= high and not held_up:
             far.append(point)
             rounds = rounds and low <= n * x <= high
     if 2 * len(far) <= len(measured):
         return ""
-    named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in far)
+    named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {counted(p.workers, 'worker')}" for p in far)
     unit = "as rounds per second, times the workers, they do not" if rounds else "are they of another job?"
     return f"the throughputs contradict the profile ({named}); {unit}"
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..base.errors import ModelError
 from ..base.estimates import Origin, Parameter
+from ..base.results import counted
 from ..profile.bandwidth import transfer_time
 from ..profile.job import Job
 from ..queueing.network import Network
@@ -351,7 +352,8 @@ class TrainingModel(Model):
 
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit cannot know."""
-        what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form {self.servers.form!r}"
+        servers = counted(self.servers.count, "parameter server")
+        what = f"{self.job.name or 'job'} with {servers}, form {self.servers.form!r}"
         return "; ".join(filter(None, [what, self.note]))
 
 

@@ -27,6 +27,7 @@ from ..base.checks import require_count
 from ..base.errors import FitError, ModelError
 from ..base.estimates import Parameter
 from ..base.files import constants
+from ..base.results import counted, percent
 from ..profile.bandwidth import LINK_EFFICIENCY, contradiction
 from ..profile.job import MOST_WORKERS, Job, Throughput
 from ..profile.throughputs import doubt
@@ -329,7 +330,7 @@ class GrowthModel(Model):
         wrong = [point for point, bad in zip(self.measured, self.posterior.misfits()[1], strict=True) if bad]
         notes = [doubt(wrong, "the other measurements") if wrong else ""]
         if self.strategy == "async-ps":
-            seen = f"the data show no saturation up to {self.posterior.largest:.0f} worker(s), the server's demand"
+            seen = f"the data show no saturation up to {counted(self.posterior.largest, 'worker')}, the server's demand"
             notes += [f"{seen} rests on a {self.demand_unseen}" if self.demand_unseen else "", self._faster]
             notes.append(
                 "throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"
@@ -385,7 +386,7 @@ class GrowthModel(Model):
             draws=logs,
             error=self._error(every),
             breakdown=(lambda X: self._stations(every, X)) if free else lambda X: Breakdown(),
-            method="mva (fcfs knee)" if free else f"{self.strategy} rounds (learnt growth)",
+            method="mva (fcfs saturation)" if free else f"{self.strategy} rounds (learnt growth)",
             note=self.note,
             assumption=self.assumption,
             parameter_servers=_servers(self),
@@ -434,7 +435,7 @@ class GrowthModel(Model):
         """Which job, and what the fit cannot know."""
         what = f"{self.job.name or 'job'}, {self.strategy}"
         if self.strategy == "async-ps":
-            what = f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), form 'single'"
+            what = f"{self.job.name or 'job'} with {counted(self.servers.count, 'parameter server')}, form 'single'"
         return "; ".join(filter(None, [self.assumption, what, self.note]))
 
 
@@ -465,7 +466,7 @@ def _of_rounds(model: GrowthModel) -> tuple[Parameter, ...]:
     cost = 2.0 * np.exp(one - two) - 1.0
     chances = np.bincount(posterior.law[posterior.drawn[0]], minlength=len(NAMES)) / DRAWS
     words = [*(law.words for law in LAWS), "as a queue at the servers"]
-    likely = [f"{words[k]} ({chances[k]:.0%})" for k in np.argsort(-chances) if chances[k] >= 0.05]
+    likely = [f"{words[k]} ({percent(chances[k])})" for k in np.argsort(-chances) if chances[k] >= 0.05]
     return (
         Parameter(
             f"round of {fewest}", fewest / model.throughput([fewest]).at(fewest), "s",
@@ -503,8 +504,8 @@ def _of_servers(model: GrowthModel) -> tuple[Parameter, ...]:
             note="probability that the servers grow with the workers",
         ),
         Parameter(
-            "knee width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
-            identified=False, note="sharp, unless the data show a round knee",
+            "saturation width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
+            identified=False, note="sharp, unless the data show a round one",
         ),
         *(
             Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")

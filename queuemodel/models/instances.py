@@ -13,7 +13,7 @@ from typing import Any
 from ..base.checks import FASTEST_LINK, require_name, require_number
 from ..base.errors import DataError, ModelError, QueueModelWarning
 from ..base.files import parse_bandwidth, parse_latency, read_rows
-from ..base.results import Result
+from ..base.results import Result, percent
 from ..curves.curve import ThroughputCurve
 from ..curves.plan import Choice, plan
 from ..profile.job import Throughput, require_bandwidth
@@ -162,7 +162,7 @@ class InstancePlan(Result):
     def caption(self) -> str:
         """The question, and what the intervals are."""
         first, none = self.offers[0], "" if self.cheapest else "; no type of machine will do"
-        goal = f"{first.choice.goal}, intervals of {first.curve.confidence:.0%}{none}"
+        goal = f"{first.choice.goal}, intervals of {percent(first.curve.confidence)}{none}"
         return "; ".join(filter(None, [first.curve.assumption, goal]))
 
 

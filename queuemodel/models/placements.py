@@ -33,6 +33,7 @@ from ..base.checks import MOST_EXAMPLES, require_count, require_number
 from ..base.errors import DataError, FitError, ModelError
 from ..base.estimates import Parameter, standard_errors
 from ..base.files import Row, constants, read_bytes, read_rows
+from ..base.results import counted
 from ..profile.job import Job
 from .outcome import Model, Outcome
 from .rules import order_statistic
@@ -225,7 +226,9 @@ class PlacementModel(Model):
         off = np.abs(np.log([p.step_time for p in self.measured] / self.seconds(self.measured)))
         if off.max() > DOUBT * error:
             p = self.measured[int(off.argmax())]
-            what = f"{p.step_time:.4g} s with {p.gpus} GPU(s) on {p.nodes} node(s), batch {p.batch_size}"
+            what = (
+                f"{p.step_time:.4g} s with {counted(p.gpus, 'GPU')} on {counted(p.nodes, 'node')}, batch {p.batch_size}"
+            )
             notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
         return "; ".join(notes)
 
@@ -271,7 +274,7 @@ class PlacementModel(Model):
             workers=n,
             throughput=n / seconds,
             draws=(np.log(n) - np.log(step_time(self.draws, placed)) - noise).T,
-            method=f"all-reduce on nodes of {g} GPU(s) (fitted placements)",
+            method=f"all-reduce on nodes of {counted(g, 'GPU')} (fitted placements)",
             note=self.note,
             workers_per_node=g,
             profiled_workers=max(point.gpus for point in self.measured),

@@ -205,7 +205,7 @@ def predict(
     scenario : Scenario, optional
         How the job trains, and what differs from the profile. Asynchronous workers on parameter servers, a barrier
         (``"sync-ps"`` without backup workers) and ``"k-batch-async"`` have a closed network; all half-synchronous
-        strategies are simulated (docs/explanation/half-synchronous); ``"all-reduce"`` trains in rounds that end in one,
+        strategies are simulated (docs/explanation/strategies); ``"all-reduce"`` trains in rounds that end in one,
         from recorded rounds, throughputs, or the operations of steps on servers.
     workers : iterable of int
     method : {"auto", "mva", "trace"}

@@ -213,7 +213,7 @@ class Barrier:
     All fetch at once, and end one after the other by unequal shares of the link (`shared`). Results arrive in the order
     of means, with the spreads of fetches and of own times combined as those of independent times, at a server that
     shares its time equally. Exact where nobody waits for a server, or where nothing varies; else mostly a little too
-    fast (docs/explanation/half-synchronous).
+    fast (docs/explanation/strategies).
     """
 
     base: Rule  # Of the same cluster without rounds

@@ -16,7 +16,7 @@ from ..base.drawing import KNEE, PLACES, finish_axes, new_axes
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.files import write_json
-from ..base.results import Result
+from ..base.results import Result, percent
 from ..profile.records import MOST_RANKS, Bucket
 from .all_reduce import AllReduceModel
 from .loading import input_waits
@@ -235,7 +235,8 @@ class SimulatedRounds(Result):
 
     def caption(self) -> str:
         """How many rounds, and what the interval covers."""
-        return f"{len(self.times)} simulated rounds, seed {self.seed}; intervals of {self.confidence:.0%} for sampling"
+        sampling = f"intervals of {percent(self.confidence)} for sampling"
+        return f"{len(self.times)} simulated rounds, seed {self.seed}; {sampling}"
 
 
 def simulate_rounds(

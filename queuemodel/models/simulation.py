@@ -13,6 +13,7 @@ import numpy as np
 from ..base.checks import require_share
 from ..base.errors import ModelError
 from ..base.estimates import Parameter
+from ..base.results import counted
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.bandwidth import best_rates, nominal_bandwidth, transports_of
 from ..profile.job import Job, Throughput
@@ -152,7 +153,7 @@ class SimulationModel(Model):
         own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None]
         own = [] if on_other_machines else own
         as_profiled = not on_other_machines and servers == servers_of(self.profile, "links")
-        how = filter(None, (runs[-1][0].settings["policy"], waiting.name, name))
+        how = filter(None, (runs[-1][0].settings["transfer_order"], waiting.name, name))
         return replace(
             found,
             breakdown=self._breakdown(workers, runs, longer if kind.name == "loopback" else 1.0),
@@ -228,7 +229,7 @@ class SimulationModel(Model):
 
     def caption(self) -> str:
         """Which job, on how many servers."""
-        return f"{self.job.name or 'job'} with {self.servers.count} parameter server(s), simulated"
+        return f"{self.job.name or 'job'} with {counted(self.servers.count, 'parameter server')}, simulated"
 
 
 #: What-ifs that the closed network knows too.

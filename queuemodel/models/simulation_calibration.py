@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base.estimates import Parameter
 from ..base.files import constants
-from ..base.results import Result
+from ..base.results import Result, counted, percent
 from ..profile.bandwidth import transports_of
 from ..profile.job import Throughput
 from ..profile.profile import Profile
@@ -49,7 +49,7 @@ STEPS = 800
 #: Numbers of workers at which every network is simulated; between them the likeliest one's curve is bent.
 KNOTS = 7
 #: Arguments that say how to simulate, whatever the machines.
-MANNER = ("policy", "sharding", "links", "seed", "steps", "replications", "progress")
+MANNER = ("transfer_order", "sharding", "links", "seed", "steps", "replications", "progress")
 
 
 @dataclass(frozen=True)
@@ -287,12 +287,14 @@ class Calibration(Result):
     @property
     def note(self) -> str:
         """What came of it, in a line."""
-        parts = [f"calibrated by {len(self.measured)} measurement(s)"]
+        parts = [f"calibrated by {counted(len(self.measured), 'measurement')}"]
         if len(self.kinds) > 1:
             shares = zip(self._shares(self.posterior), (kind.name for kind in self.kinds), strict=True)
-            parts.append(", ".join(f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True)))
+            parts.append(", ".join(f"{name} {percent(share)}" for share, name in sorted(shares, reverse=True)))
         if self.doubtful:
-            named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in self.doubtful)
+            named = ", ".join(
+                f"{p.steps_per_second:.4g} steps/s with {counted(p.workers, 'worker')}" for p in self.doubtful
+            )
             parts.append(f"{named}: unlikely by all simulations and other measurements; measure it again")
         return ": ".join(parts[:2]) + "".join(f"; {more}" for more in parts[2:])
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..base.checks import one_line, require_distinct_keys
 from ..base.errors import DataError
 from ..base.files import read_bytes, write_json
-from ..base.results import Result
+from ..base.results import Result, counted
 from ..queueing.json_format import require_format
 from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts, specified_network
 from .records import LONGEST_STEP, MOST_BYTES, GradientNorms, NoiseScale, Operation, Round, noise_scale
@@ -24,7 +24,7 @@ MOST_STEPS_LONG = 100
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One recorded step of one worker (seconds and bytes).
 
-    The phases may overlap: their sum exceeds `step_time` by `overlap` less idle time (docs/explanation/phases).
+    The phases may overlap: their sum exceeds `step_time` by `overlap` less idle time (docs/explanation/time).
 
     Attributes
     ----------
@@ -195,21 +195,23 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def _recorded(self) -> str:
         if not self.rounds:
-            servers = self.cluster.parameter_servers
-            return f"{len(self.steps)} steps, {self.cluster.workers} worker(s), {servers} parameter server(s)"
+            servers = counted(self.cluster.parameter_servers, "parameter server")
+            return f"{len(self.steps)} steps, {counted(self.cluster.workers, 'worker')}, {servers}"
         runs = sorted({one.ranks for one in self.rounds})
         counts = [len({one.number for one in self.rounds if one.ranks == ranks}) for ranks in runs]
-        return ", ".join(f"{count} rounds of {ranks} rank(s)" for ranks, count in zip(runs, counts, strict=True))
+        return ", ".join(
+            f"{count} rounds of {counted(ranks, 'rank')}" for ranks, count in zip(runs, counts, strict=True)
+        )
 
     def summary(self) -> list[dict[str, Any]]:
         """Mean, standard deviation, least and largest of each step field, and of rounds by their number of ranks."""
         measures = {name: self.values(name) for name in (STEP_FIELDS if self.steps else [])}
         for ranks in sorted({one.ranks for one in self.rounds}):
             own = [one for one in self.rounds if one.ranks == ranks]
-            measures[f"round_time of {ranks} rank(s)"] = np.array([one.round_time for one in own])
-            measures[f"computed of {ranks} rank(s)"] = np.array([one.computed for one in own])
+            measures[f"round_time of {counted(ranks, 'rank')}"] = np.array([one.round_time for one in own])
+            measures[f"computed of {counted(ranks, 'rank')}"] = np.array([one.computed for one in own])
             if any(one.waited for one in own):
-                measures[f"waited of {ranks} rank(s)"] = np.array([one.waited for one in own])
+                measures[f"waited of {counted(ranks, 'rank')}"] = np.array([one.waited for one in own])
         return [
             {
                 "field": name,

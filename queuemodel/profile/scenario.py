@@ -33,7 +33,7 @@ STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
 NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.number}
 #: How gradients are put together and sent, how a connection orders tensors, how these are dealt to servers.
 SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
-POLICIES = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
+TRANSFER_ORDERS = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
 SHARDINGS = ("round-robin", "greedy")
 #: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
 NETWORK_FORMS = ("links", "single")
@@ -112,70 +112,116 @@ def _algorithm(names: Iterable[str], method: str) -> Kind:
     return Kind("name", check, names=known)
 
 
-def _ask(group: str, help: str, kind: Kind, effect: Callable[[Profile, Any], Profile] | None = None) -> Any:
-    return field(default=None, metadata={"group": group, "help": help, "kind": kind, "effect": effect})
+def _ask(
+    group: str, section: str, help: str, kind: Kind, effect: Callable[[Profile, Any], Profile] | None = None
+) -> Any:
+    """A field: the group of commands' options that it is of, its section in their help (*: in the short one, too)."""
+    common, section = section.endswith("*"), section.rstrip("*")
+    words = {"group": group, "section": section, "common": common, "help": help, "kind": kind, "effect": effect}
+    return field(default=None, metadata=words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A question about a job; None is as profiled."""
 
-    strategy: str | None = _ask("job", "How the job trains.", choice(STRATEGIES))
-    k: int | None = _ask("job", "Results that a server waits for: k-sync and its relatives.", count(MOST_RESULTS))
-    backup_workers: int | None = _ask("job", "Sync-ps: results of a round not waited for.", count(MOST_RESULTS, 0))
-    staleness_bound: int | None = _ask("job", "Bounded staleness: steps ahead of the last.", count(MOST_RESULTS, 0))
+    strategy: str | None = _ask("job", "Synchronization*", "Synchronization of the workers.", choice(STRATEGIES))
+    k: int | None = _ask(
+        "job",
+        "Synchronization",
+        "k-sync, k-async and their batch forms: results that an update waits for.",
+        count(MOST_RESULTS),
+    )
+    backup_workers: int | None = _ask(
+        "job", "Synchronization", "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
+    )
+    staleness_bound: int | None = _ask(
+        "job",
+        "Synchronization",
+        "bounded-staleness: steps that a worker may be ahead of the slowest.",
+        count(MOST_RESULTS, 0),
+    )
     form: str | None = _ask(
-        "form", "Of the network: separate links and update, or one server station.", choice(NETWORK_FORMS)
+        "form",
+        "Simulation",
+        "Stations of a server: transmit link, receive link and update, or a single one.",
+        choice(NETWORK_FORMS),
     )
-    parameter_bytes: float | None = _ask("throughputs", "Throughputs alone: of all parameters, like 98MB.", SIZE)
+    parameter_bytes: float | None = _ask(
+        "throughputs", "Job", "Throughputs alone: size of all parameters, like 98MB.", SIZE
+    )
     sparse_gradients: bool | None = _ask(
-        "throughputs", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
+        "throughputs", "Job", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
     )
-    parameter_servers: int | None = _ask("machines", "Another number of servers.", count(MOST_SERVERS))
+    parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
-        "shards", "Sizes of the servers' shares, where they are uneven.", replace(POSITIVE, most=MOST_SERVERS)
+        "shards",
+        "Cluster",
+        "Relative sizes of the servers' shares, if uneven.",
+        replace(POSITIVE, most=MOST_SERVERS),
     )
-    bandwidth: float | None = _ask("machines", "Another link of every host, like 10Gbit/s.", LINK)
-    accelerator_speed: float | None = _ask("machines", "2: computation takes half as long.", POSITIVE)
+    bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
+    accelerator_speed: float | None = _ask(
+        "machines", "Cluster*", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
+    )
     worker_speeds: tuple[float, ...] | None = _ask(
         "machines",
-        "Each worker's: 1*4,0.5 is half of the others' from the 5th on.",
+        "Cluster",
+        "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.",
         replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS),
     )
-    batch_size: int | None = _ask(
-        "machines", "Another mini-batch size per worker; of throughputs alone, theirs.", count(MOST_EXAMPLES)
-    )
-    gpus_per_node: int | None = _ask("placements", "Step times by placement: GPUs of a node.", count(1_000_000))
-    latency: float | None = _ask("rounds", "All-reduce: another time per message, like 50us.", seconds(1e9))
-    bucket_bytes: float | None = _ask("rounds", "All-reduce: another cap of buckets, like 25MB.", SIZE)
+    batch_size: int | None = _ask("machines", "Job*", "Examples of a worker's step.", count(MOST_EXAMPLES))
+    gpus_per_node: int | None = _ask("placements", "Cluster", "Placements: GPUs of a node.", count(1_000_000))
+    latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
+    bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(
-        "rounds", "All-reduce: how gradients are sent.", _algorithm(SCHEME_NAMES, "transit")
+        "rounds", "Synchronization", "all-reduce: how gradients are sent.", _algorithm(SCHEME_NAMES, "transit")
     )
-    collective: str | object | None = _ask("rounds", "All-reduce: another algorithm.", _algorithm(COLLECTIVES, "time"))
-    accumulation: int | None = _ask("rounds", "All-reduce: steps of a rank between two reductions.", count(10_000))
-    ranks_per_node: int | None = _ask("rounds", "All-reduce: ranks that share a node's link.", count(10_000))
-    inside_bandwidth: float | None = _ask("rounds", "All-reduce: between ranks of a node.", LINK)
-    nodes_per_rack: int | None = _ask("rounds", "All-reduce: with --oversubscription.", count(1_000_000))
-    oversubscription: float | None = _ask("rounds", "All-reduce: a rack's nodes over its link up.", POSITIVE)
-    policy: str | None = _ask("simulation", "Simulation: in which order tensors are sent.", choice(POLICIES))
+    collective: str | object | None = _ask(
+        "rounds", "Synchronization", "all-reduce: algorithm.", _algorithm(COLLECTIVES, "time")
+    )
+    accumulation: int | None = _ask(
+        "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
+    )
+    ranks_per_node: int | None = _ask(
+        "rounds", "Cluster*", "all-reduce: ranks that share a node's link.", count(10_000)
+    )
+    inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
+    nodes_per_rack: int | None = _ask(
+        "rounds", "Network", "all-reduce: nodes of a rack; needs --oversubscription.", count(1_000_000)
+    )
+    oversubscription: float | None = _ask(
+        "rounds", "Network", "all-reduce: bandwidth of a rack's nodes over that of its uplink.", POSITIVE
+    )
+    transfer_order: str | None = _ask(
+        "simulation", "Simulation", "Simulation: order in which tensors are sent.", choice(TRANSFER_ORDERS)
+    )
     sharding: str | None = _ask(
-        "simulation", "Simulation: how tensors are dealt to other numbers of servers.", choice(SHARDINGS)
+        "simulation", "Simulation", "Simulation: how tensors are assigned to servers.", choice(SHARDINGS)
     )
     straggler_probability: float | None = _ask(
-        "simulation", "Simulation: that a step's computation takes longer.", SHARE
+        "simulation", "Simulation", "Simulation: probability that a computation is slowed down.", SHARE
     )
-    straggler_slowdown: float | None = _ask("simulation", "Simulation: how many times as long, then.", POSITIVE)
+    straggler_slowdown: float | None = _ask(
+        "simulation", "Simulation", "Simulation: factor of such a slowdown.", POSITIVE
+    )
     worker_bandwidth: tuple[float, ...] | None = _ask(
         "simulation",
-        "Simulation: payload of each worker's link: 50Mbit/s*3,20Mbit/s is slower from the 4th on.",
+        "Network",
+        "Simulation: payload bandwidth of each worker's link; 50Mbit/s*3,20Mbit/s lowers it from the 4th on.",
         replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS),
     )
     congestion_control: str | None = _ask(
-        "network", "TCP's in the hosts.", choice(CONGESTION_CONTROLS), lambda p, name: p.with_network(name)
+        "network",
+        "Network",
+        "TCP congestion control of the nodes.",
+        choice(CONGESTION_CONTROLS),
+        lambda p, name: p.with_network(name),
     )
     buffer: float | None = _ask(
         "network",
-        "How long a packet waits at a full link, like 12ms; 0 where each connection has its own queue (fq_codel).",
+        "Network",
+        "Longest delay in a link's queue, like 12ms; 0 for a queue per connection (fq_codel).",
         seconds(LONGEST_BUFFER),
         lambda p, seconds: p.with_network(buffer=seconds),
     )

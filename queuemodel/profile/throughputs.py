@@ -12,6 +12,7 @@ import msgspec
 from ..base.checks import FASTEST_LINK
 from ..base.errors import DataError, ModelError, QueueModelError, QueueModelWarning
 from ..base.files import Row, constants, parse_bandwidth, read_rows
+from ..base.results import counted
 from .job import Throughput
 from .profile import Profile
 
@@ -83,7 +84,8 @@ def traced_throughput(profile: Profile) -> Throughput:
     if cluster.workers < 2 or not len(times):
         raise DataError(
             f"{profile.job.name or 'profile'}: a further profile must have steps recorded among several workers, got "
-            f"{len(times)} steps of {cluster.workers} worker(s); import it with the number that trained (--workers)"
+            f"{len(times)} steps of {counted(cluster.workers, 'worker')}; import it with the number that trained "
+            "(--workers)"
         )
     speed = cluster.workers / float(times.mean())
     return Throughput(
@@ -128,5 +130,5 @@ def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Th
 
 def doubt(points: Iterable[Throughput], against: str) -> str:
     """A fit's note on its outliers."""
-    named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.workers} worker(s)" for p in points)
+    named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {counted(p.workers, 'worker')}" for p in points)
     return f"{named}: does not fit {against} and counts little; measure it again"

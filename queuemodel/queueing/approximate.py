@@ -28,7 +28,7 @@ class ApproximateMVA:
 
     First-come-first-served queues with any variability or class-dependent service (Reiser, 1979; Eager, Sorin and
     Vernon, 2000) and several servers (Suri, Sahu and Vernon, 2007), whichever the method. Throughputs are held to the
-    asymptotic bounds. Measured errors: docs/explanation/solver-measurements.
+    asymptotic bounds. Measured errors: validation/notes/solver-measurements.
 
     Parameters
     ----------

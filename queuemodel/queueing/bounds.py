@@ -251,7 +251,7 @@ def knee_throughput(
 
     C(N) = R (Phi(-z) + u Phi(z) + s_N phi(z)),  u = N D / R,  z = (u - 1) / s_N,  X(N) = N / C(N).
 
-    Exact for N = 1, for N to infinity and, with width 0, for constant times; docs/explanation/model compares it with
+    Exact for N = 1, for N to infinity and, with width 0, for constant times; validation/notes/model compares it with
     simulation between.
     """
     from scipy.special import ndtr

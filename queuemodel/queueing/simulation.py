@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base.checks import require_count, require_seed, require_share
 from ..base.errors import QueueModelWarning
-from ..base.results import Result, finite
+from ..base.results import Result, finite, percent
 from .lowered import Routes, lower, require_populations, routes_of
 from .network import Network
 from .solution import Solution, solution_of
@@ -53,7 +53,7 @@ class SimulationResult(Result):
         known = "no interval: " + self.too_short if self.too_short else f"{low:.6g} to {high:.6g}"
         return (
             f"{self.solution.network.name or 'network'}: population {self.solution.population}, throughput "
-            f"{self.throughput:.6g} /s ({known}), {self.confidence:.0%} confidence, {self.solution.solver}"
+            f"{self.throughput:.6g} /s ({known}), {percent(self.confidence)} confidence, {self.solution.solver}"
         )
 
     def to_rows(self) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ class Solver(Protocol):
 def solve(network: Network, *, population: Any = None, solver: Solver | None = None) -> Solution:
     """Solve a closed network.
 
-    Without a solver, one is chosen: `ExactMVA` when the network has product form (docs/explanation/solvers), else
+    Without a solver, one is chosen: `ExactMVA` when the network has product form (docs/explanation/model), else
     `ApproximateMVA`; the solution's `reason` says which and why. A request that an exact solver cannot fit is refused
     with the numbers, never answered approximately in silence.
 

@@ -121,6 +121,13 @@ const DRAW = {
       svg("circle", { cx: across(value), cy: up(mark.y[i]), r: mark.r || 4, ...painted(mark, "dots") }),
     );
   },
+  /** What a pointer near a point says. */
+  hits(mark, across, up) {
+    return mark.x.map((value, i) => {
+      const place = { cx: across(value), cy: up(mark.y[i]), r: 9, fill: "transparent" };
+      return svg("circle", place, svg("title", {}, mark.titles[i]));
+    });
+  },
   vertical(mark, across, up, { floor }) {
     const x = across(mark.x);
     const line = svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: floor, ...painted(mark, "vertical") });

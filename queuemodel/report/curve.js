@@ -7,28 +7,58 @@ function answer(settings) {
   return { curve, plan: planWorkers(curve, settings) };
 }
 
-const places = placesFor("answers", "throughput", "step", "plan", "timeline");
-places.answers.setAttribute("aria-live", "polite");
+const places = placesFor("recommendation", "answers", "throughput", "step", "plan", "timeline");
+for (const name of ["recommendation", "answers"]) places[name].setAttribute("aria-live", "polite");
 let solved = { key: "", told: null };
+let first = null; // the curve that the page begins with
 
 function refresh() {
   if (network && !network.servers[settings.parameter_servers]) settings.parameter_servers = start.parameter_servers;
   const machines = JSON.stringify({ ...settings, workers: 0 });
   if (solved.key !== machines) solved = { key: machines, told: answer(settings) };
   const { curve, plan } = solved.told;
+  first ??= answer(start).curve;
+  const changed = first.workers.some((n, i) => first.steps_per_second[i] !== curve.steps_per_second[curve.workers.indexOf(n)]);
   const nearest = (best, n) => (Math.abs(n - settings.workers) < Math.abs(best - settings.workers) ? n : best);
   settings.workers = curve.workers.reduce(nearest);
   controls.workers.limit(curve.workers.at(-1));
   showControls();
   table.marked = settings.workers;
-  showAnswers(curve, curve.workers.indexOf(settings.workers));
-  showThroughput(curve);
+  showRecommendation(curve, plan);
+  showAnswers(curve, curve.workers.indexOf(settings.workers), changed ? first : null);
+  showThroughput(curve, changed ? first : curve);
   showStep(curve);
   showPlan(plan);
   if (data.timeline) showTimeline(places.timeline);
 }
 
-function showAnswers(curve, at) {
+/** The first of these goals that has an answer, and what the fastest number of workers would add. */
+function showRecommendation(curve, plan) {
+  const wanted = ["cheapest within", "cheapest", "smallest within", "efficiency"];
+  const best = wanted.map((goal) => plan.find((one) => one.goal.startsWith(goal) && one.workers)).find(Boolean);
+  if (!best) {
+    places.recommendation.replaceChildren(h("p", {}, "No number of workers on the curve meets a goal."));
+    return;
+  }
+  const X = curve.steps_per_second;
+  const [at, quick] = [curve.workers.indexOf(best.workers), X.indexOf(Math.max(...X))];
+  const short = (value) => Number(value.toPrecision(3));
+  const rate = `process ${short(X[at] * curve.batch_size)} examples/s`;
+  const does = best.time === null ? rate : `finish in ${duration(best.time, short)}`;
+  const costs = best.cost === null ? "" : ` and cost ${short(best.cost)}`;
+  const verb = best.workers === 1 ? does.replace("process", "processes").replace("finish", "finishes") : does;
+  const gain = X[quick] / X[at] - 1;
+  const dearer = (curve.nodes[quick] / curve.nodes[at]) * (X[at] / X[quick]) - 1;
+  const more =
+    gain > 0.005
+      ? ` ${counted(curve.workers[quick], "worker")}, the fastest on the curve, are ${Math.round(100 * gain)} % faster` +
+        (best.cost === null ? "." : ` and cost ${Math.round(100 * dearer)} % more.`)
+      : " No more workers are faster.";
+  const sentence = `${counted(best.workers, "worker")} ${verb}${best.workers === 1 ? costs.replace("cost", "costs") : costs} (${best.goal}).`;
+  places.recommendation.replaceChildren(h("p", { class: "lead" }, sentence + more));
+}
+
+function showAnswers(curve, at, before) {
   const X = curve.steps_per_second[at];
   const rate = curve.batch_size;
   const examples = settings.dataset_size === null ? null : settings.epochs * settings.dataset_size;
@@ -38,12 +68,14 @@ function showAnswers(curve, at) {
   const ends = (show, measure) =>
     measure(X) === null ? "" : `${show(measure(curve.upper[at]))} to ${show(measure(curve.lower[at]))}`;
   const knee = curve.saturation_workers;
+  const was = before ? before.steps_per_second[before.workers.indexOf(settings.workers)] : undefined;
+  const difference = was ? `; ×${readable(Number((X / was).toPrecision(3)))} of before` : "";
   const tiles = [
-    ["steps_per_second", "steps/s", readable(X), `${readable(curve.lower[at])} to ${readable(curve.upper[at])}`],
+    ["steps_per_second", "steps/s", readable(X), `${readable(curve.lower[at])} to ${readable(curve.upper[at])}${difference}`],
     ["examples_per_second", "examples/s", readable(X * rate), `batch size ${readable(rate)}`],
     ["speedup", "speedup", readable(X / curve.single), `efficiency ${percent(X / (curve.workers[at] * curve.single))}`],
     ["bottleneck", "bottleneck", curve.bottleneck || "none",
-      Number.isFinite(knee) ? `knee at ${readable(knee)} workers` : "no knee"],
+      Number.isFinite(knee) ? `saturation at ${readable(knee)} workers` : "no saturation"],
     ["time", "time to train", duration(time(X)), ends(duration, time)],
     ["cost", "cost", readable(cost(X)), ends(readable, cost)],
   ];
@@ -53,7 +85,7 @@ function showAnswers(curve, at) {
       const shown = h("output", { id: `answer-${id}`, class: "value" }, value);
       return h("div", { class: "tile" }, h("h3", {}, name), shown, h("p", {}, more));
     });
-  const words = `${settings.workers} worker(s): predictions, with intervals of ${percent(curve.confidence)} below`;
+  const words = `${counted(settings.workers, "worker")}: predictions, with intervals of ${percent(curve.confidence)} below`;
   places.answers.replaceChildren(h("p", {}, words), h("div", { class: "tiles" }, ...boxes));
 }
 
@@ -98,9 +130,9 @@ function layOut() {
   const simulated = network && data.curve.steps_per_second;
   const dashed = `Dashed: ${data.curve.method}, for the machines as they were at first; it is not recomputed here.`;
   const parts = [
-    header(data.caption, offered),
-    h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...Object.values(controls), again),
+    header(places.recommendation, data.caption, offered),
     section("Answers", places.answers),
+    h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...Object.values(controls), again),
     section("Throughput", places.throughput),
     section("Where a step's time goes", places.step),
     section("The plan", places.plan),

@@ -8,31 +8,35 @@ function reference() {
 }
 
 /** A curve as a band and a line. */
-function curveMarks({ workers: x, steps_per_second: y, lower: low, upper: high, method }, look, label) {
+function curveMarks({ workers: x, steps_per_second: y, lower: low, upper: high }, look, label, name) {
   return [
     { kind: "band", x, low, high, class: look, label },
-    { kind: "line", x, y, class: look, label: method, dots: look === "model" && x.length <= 40 },
+    { kind: "line", x, y, class: look, label: name, dots: look === "model" && x.length <= 40 },
+    { kind: "hits", x, y, titles: x.map((n, i) => `${counted(n, "worker")}: ${readable(y[i])} steps/s`) },
   ];
 }
 
-function showThroughput(curve) {
+function showThroughput(curve, before) {
   const { workers: N, steps_per_second: X, bound_upper, bound_lower, saturation_workers: knee } = curve;
   const other = reference();
   const last = Math.max(N.at(-1), curve.profiled_workers);
   const [x, y] = [0, 1].map((i) => curve.measured.map((point) => point[i]));
-  const high = Math.max(...curve.upper, ...(other ? other.upper : []), ...y);
-  const profiled = `profiled, to ${curve.profiled_workers} worker(s)`;
+  const high = Math.max(...curve.upper, ...before.upper, ...(other ? other.upper : []), ...y);
+  const profiled = `profiled, to ${counted(curve.profiled_workers, "worker")}`;
   const bound = { kind: "line", x: N, class: "bound" };
   const marks = [];
   if (curve.profiled_workers) marks.push({ kind: "shade", to: curve.profiled_workers + 0.5, label: profiled });
   if (bound_upper.length && bound_upper[0] !== null) {
-    marks.push({ ...bound, y: bound_upper, label: "asymptotic bounds" }, { ...bound, y: bound_lower });
+    marks.push({ ...bound, y: bound_upper, label: "bounds" }, { ...bound, y: bound_lower });
   }
-  marks.push(...curveMarks(curve, "model", `${percent(curve.confidence)} interval`));
-  if (other) marks.push(...curveMarks(other, "other"));
-  marks.push({ kind: "vertical", x: settings.workers, class: "chosen", label: `${settings.workers} worker(s)` });
+  if (before !== curve) {
+    marks.push({ kind: "line", x: before.workers, y: before.steps_per_second, class: "other", label: "before" });
+  }
+  marks.push(...curveMarks(curve, "model", `${percent(curve.confidence)} interval`, "predicted"));
+  if (other) marks.push(...curveMarks(other, "other", "", "simulated"));
+  marks.push({ kind: "vertical", x: settings.workers, class: "chosen", label: counted(settings.workers, "worker") });
   if (knee <= last) {
-    marks.push({ kind: "vertical", x: knee, class: "knee", text: `knee ${Number(knee.toPrecision(3))}` });
+    marks.push({ kind: "vertical", x: knee, class: "knee", text: `saturation ${Number(knee.toPrecision(3))}` });
   }
   if (x.length) marks.push({ kind: "dots", x, y, class: "measured", label: "measured" });
   const ends = `${readable(X[0])} steps/s with ${N[0]}, ${readable(X.at(-1))} with ${N.at(-1)}`;

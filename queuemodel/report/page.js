@@ -23,13 +23,14 @@ function readable(value) {
   return String(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
 }
 
+const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const percent = (share) => `${readable(100 * share)} %`;
 
-function duration(seconds) {
+function duration(seconds, show = readable) {
   if (seconds === null) return "-";
   const units = { days: 86400, h: 3600, min: 60 };
   const [name, unit] = Object.entries(units).find(([, one]) => seconds >= 2 * one) || ["s", 1];
-  return `${readable(seconds / unit)} ${name}`;
+  return `${show(seconds / unit)} ${name}`;
 }
 
 /** A table of rows with the same keys; `show` says how a column reads where not as it is. */
@@ -59,7 +60,7 @@ function figure(place, chart, caption, rows) {
 }
 
 function header(...said) {
-  return h("header", {}, h("h1", {}, data.title), ...said.map((one) => h("p", {}, one)));
+  return h("header", {}, h("h1", {}, data.title), ...said.map((one) => (one instanceof Element ? one : h("p", {}, one))));
 }
 
 /** Sentences one below the other; those that are empty go. */

@@ -3,18 +3,18 @@
 const network = data.network;
 const MBIT = 125000;
 const { workers: asked, min_efficiency: least_efficiency, epochs, ...questions } = data.questions;
-const counted = data.curve.workers;
+const numbers = data.curve.workers;
 const start = {
-  workers: asked || counted[Math.min(3, counted.length - 1)],
+  workers: asked || numbers[Math.min(3, numbers.length - 1)],
   epochs: epochs || 1,
   ...questions,
   min_efficiency: least_efficiency ?? 0.5,
-  ...(network ? { ...network.settings, most_workers: counted.at(-1) } : {}),
+  ...(network ? { ...network.settings, most_workers: numbers.at(-1) } : {}),
 };
 if (network) start.bandwidth ??= network.bandwidth;
 
 const specs = [
-  { name: "workers", label: "workers", least: counted[0], most: counted.at(-1), whole: true },
+  { name: "workers", label: "workers", least: numbers[0], most: numbers.at(-1), whole: true },
   ...(network ? machineSpecs() : []),
   { name: "epochs", label: "epochs", least: 0.01, most: 1000, limit: 1e9, log: true },
   mayBe("dataset_size", "examples per epoch", 1, 1e9, 1e15, { whole: true, placeholder: "not known" }),

@@ -15,7 +15,7 @@ from ..base.checks import require_count, require_number, require_share
 from ..base.drawing import COLORS, finish_axes, new_axes, nth_style
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
-from ..base.results import Result, finite
+from ..base.results import Result, finite, percent
 from ..report import report_page
 from ..scheduling.curves import StagedCurve, TableCurve
 from ..scheduling.jobs import ClusterJob
@@ -206,7 +206,7 @@ class Comparison(Result):
     def caption(self) -> str:
         to = f" to a loss of {self.target:.4g}" if self.target is not None else ""
         of = f" of a stand-in, {self.problem}" if self.problem else ""
-        text = f"{self.workers} workers{to}{of}; intervals of {self.confidence:.0%}"
+        text = f"{self.workers} workers{to}{of}; intervals of {percent(self.confidence)}"
         return f"{text}; {self.note}" if self.note else text
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -263,7 +263,7 @@ class StrategyPlan(Result):
         ]
 
     def caption(self) -> str:
-        return f"intervals of {self.confidence:.0%}"
+        return f"intervals of {percent(self.confidence)}"
 
 
 def plan_strategies(

@@ -18,7 +18,7 @@ def arguments() -> tuple:
     """What `simulate` calls the loop with; all simulations do so with the same types."""
     graphs = prepare(example_profile())
     kind, *_ = transports_of(graphs.profile)
-    rules = cluster_rules(kind, workers=1, policy=graphs.policy)
+    rules = cluster_rules(kind, workers=1, transfer_order=graphs.transfer_order)
     state = new_state(graphs.steps, links=np.ones((2, graphs.parameter_servers + 1)), starts=np.zeros(1), rules=rules)
     return graphs.steps, state, rules, np.random.default_rng(0), 1, 1
 

@@ -15,7 +15,7 @@ from ..profile.bandwidth import carried_for_several
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.records import Operation
-from ..profile.scenario import POLICIES, SHARDINGS
+from ..profile.scenario import SHARDINGS, TRANSFER_ORDERS
 from .kernel.state import COMPUTE, FETCH, PUSH, UPDATE, Steps
 from .links import LinkRates, at_bandwidth, estimate_links
 
@@ -23,23 +23,23 @@ from .links import LinkRates, at_bandwidth, estimate_links
 WINDOW = 65_535
 
 
-def chunk_bytes(policy: str) -> float:
-    return WINDOW if policy == "multiplexed" else math.inf
+def chunk_bytes(transfer_order: str) -> float:
+    return WINDOW if transfer_order == "multiplexed" else math.inf
 
 
-def ranks(profile: Profile, policy: str, links: LinkRates) -> list[np.ndarray] | None:
+def ranks(profile: Profile, transfer_order: str, links: LinkRates) -> list[np.ndarray] | None:
     """Per step and operation, whom its connection serves first (the lowest), by the first step; None: as they come."""
-    if policy in ("random", "multiplexed"):
+    if transfer_order in ("random", "multiplexed"):
         return None
-    if policy == "tensorflow":
+    if transfer_order == "tensorflow":
         return [np.array([_carried(o, links.transmit.rate) for o in step.operations]) for step in profile.steps]
     operations = profile.steps[0].operations
-    if policy in ("in-order", "reverse"):
+    if transfer_order in ("in-order", "reverse"):
         order = by_first_use(operations)
-        if policy == "reverse":
+        if transfer_order == "reverse":
             order.reverse()
         rank = {operations[i].name: float(position) for position, i in enumerate(order)}
-    elif policy == "tic":
+    elif transfer_order == "tic":
         rank = _tic(operations)
     else:
         rank = _tac(operations, links.transmit.rate)
@@ -164,7 +164,7 @@ def _assign(operations: list[Operation], fetched: dict[str, int], sizes: dict[in
 KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
 WHOLE, REAL = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
 #: Arguments of `prepare`.
-MACHINES = ("parameter_servers", "bandwidth", "policy", "sharding", "links")
+MACHINES = ("parameter_servers", "bandwidth", "transfer_order", "sharding", "links")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class Graphs:
     steps: Steps
     links: LinkRates
     parameter_servers: int
-    policy: str
+    transfer_order: str
     bandwidth: float | None = None  # specified
     carried: tuple[float, float] | None = None  # by servers' links, where one worker does not fill them
 
@@ -185,12 +185,12 @@ def prepare(
     *,
     parameter_servers: int | None = None,
     bandwidth: float | None = None,
-    policy: str = "tensorflow",
+    transfer_order: str = "tensorflow",
     sharding: str = "round-robin",
     links: LinkRates | None = None,
 ) -> Graphs:
     """Packed graphs of a profile, on links and servers that may be others; arguments are those of `simulate`."""
-    require_choice(policy, "simulate: policy", POLICIES)
+    require_choice(transfer_order, "simulate: transfer_order", TRANSFER_ORDERS)
     require_choice(sharding, "simulate: sharding", SHARDINGS)
     K = profiled = profile.cluster.parameter_servers
     if parameter_servers is not None:
@@ -202,9 +202,9 @@ def prepare(
         links = at_bandwidth(links, profile, bandwidth)
     starts = (max(links.transmit.start_time, 0.0), max(links.receive.start_time, 0.0))
     dealt = None if profiled == K else shard(profile, K, sharding)
-    order = ranks(profile, policy, links)
+    order = ranks(profile, transfer_order, links)
     steps = pack(profile, parameter_servers=K, start_times=starts, ranks=order, servers=dealt)
-    return Graphs(profile, steps, links, K, policy, bandwidth, carried)
+    return Graphs(profile, steps, links, K, transfer_order, bandwidth, carried)
 
 
 def pack(

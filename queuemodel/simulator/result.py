@@ -12,7 +12,7 @@ import numpy as np
 from ..base.drawing import PLACES, finish_axes, new_axes
 from ..base.errors import DataError
 from ..base.files import write_json
-from ..base.results import Result
+from ..base.results import Result, counted, percent
 from ..profile.profile import Profile
 from .graph import arrival_order
 from .kernel import state as kernel
@@ -172,9 +172,9 @@ class SimulatedRun(Result):
     def caption(self) -> str:
         """What ran, and what came of it."""
         return (
-            f"{self.workers} worker(s), {self.parameter_servers} parameter server(s), "
+            f"{counted(self.workers, 'worker')}, {counted(self.parameter_servers, 'parameter server')}, "
             f"{', '.join(str(v) for k, v in self.settings.items() if k != 'seed')}: {self.throughput:.4g} steps/s "
-            f"({self.confidence:.0%} interval {self.lower:.4g} to {self.upper:.4g}), "
+            f"({percent(self.confidence)} interval {self.lower:.4g} to {self.upper:.4g}), "
             f"step {self.breakdown['step']:.4g} s, staleness {self.mean_staleness:.3g}; "
             f"{self.steps} steps in {self.duration:.4g} s, the first {self.warmup:.4g} s left out"
         )

@@ -32,7 +32,7 @@ def cluster_rules(
     network: Transport,
     *,
     workers: int,
-    policy: str,
+    transfer_order: str,
     synchronization: Synchronization | str | None = None,
     slowdown: Sequence[float] | None = None,
     straggler_probability: float = 0.0,
@@ -44,8 +44,8 @@ def cluster_rules(
     weights = require_number(network.unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS)
     return Rules(
         slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
-        chunk=float(chunk_bytes(policy)),
-        shuffle=policy == "random",
+        chunk=float(chunk_bytes(transfer_order)),
+        shuffle=transfer_order == "random",
         **{name: getattr(waiting.row, name) for name in ("gathers", "drops", "cuts", "repeats", "bounded")},
         awaited=waiting.awaited(workers),
         bound=waiting.number,
@@ -116,7 +116,7 @@ def simulate_operations(
     bandwidth : float, optional
         Nominal bytes per second of every host's link, each direction, for what-ifs, by the rule of
         `queuemodel.profile.bandwidth`; without, what the links carried in the profile.
-    policy : {"tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"}
+    transfer_order : {"tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac"}
         Order in which a connection sends queued tensors: as recorded (TensorFlow's own changes every step); at random;
         in turns of 64 KB, as HTTP/2 may; by first use; by last use; TicTac's two orders.
     synchronization : Synchronization or str
@@ -138,7 +138,7 @@ def simulate_operations(
         own there (fq_codel), so that shares are equal.
     loaded_trip : float, optional
         Seconds of a round trip over a full link, instead of these two: how slowly a connection takes the whole of a
-        link again that it has shared, and how often one falls silent (docs/explanation/shared-links); 0: at once, and
+        link again that it has shared, and how often one falls silent (docs/explanation/time); 0: at once, and
         never.
     unfairness : float, optional
         Standard deviation of the logarithm of connections' weights at a full link, drawn anew every step (by default
@@ -195,7 +195,7 @@ def simulate_operations(
     )
     graphs = profile if isinstance(profile, Graphs) else prepare(profile, **machines)
     kind, *others = transports_of(graphs.profile, bandwidth=graphs.bandwidth, **network)
-    rules = cluster_rules(kind, workers=workers, policy=graphs.policy, **rules_of)
+    rules = cluster_rules(kind, workers=workers, transfer_order=graphs.transfer_order, **rules_of)
     rng = np.random.default_rng(seed)
     latest = 2 * graphs.profile.values("step_time").mean()
     starts = np.zeros(workers) if in_phase else rng.uniform(0, latest, workers)
@@ -211,7 +211,7 @@ def simulate_operations(
                 raise ModelError("simulate: the operations never end; some of them wait for each other, check `after`")
             bar.update(int(state.count[DONE]) - bar.n)
     strategy = Synchronization.read(settings.get("synchronization")).name
-    about = {"policy": graphs.policy, "strategy": strategy, "seed": seed}
+    about = {"transfer_order": graphs.transfer_order, "strategy": strategy, "seed": seed}
     if kind.name:
         about["network"] = f"{kind.name} (assumed)" if others else kind.name
     return SimulatedRun.from_state(state, profile=graphs.profile, settings=about, confidence=confidence)

@@ -136,7 +136,7 @@ class FewFlows:
 
 
 def lateness(message_bytes: np.ndarray, ranks: int, *, bandwidth: float, buffer: float) -> np.ndarray:
-    """Mean seconds by which BBR's lost bytes delay a message (B); measured, not exact (docs/explanation/all-reduce)."""
+    """Mean seconds by which BBR's lost bytes delay a message (B); measured, not exact (validation/notes/all-reduce)."""
     held = bandwidth * buffer
     if not 0 < held < _NUMBERS["lossless_buffer"]:
         return np.zeros_like(message_bytes, dtype=float)

@@ -97,7 +97,7 @@ def test_one_rank_without_shapes_tells_sizes_computation_and_all_reduces(publish
         assert one.computed == pytest.approx(1e-6 * (done - start), abs=1e-6)
         assert not one.gradients
     assert (profile.job.parameter_bytes, profile.job.tensors) == (RESNET_BYTES, 161)
-    assert said[0] == "used 3 step(s) of rank(s) 0 of 2: 102,228,128 bytes of 161 gradients in 5 all-reduces a step"
+    assert said[0] == "used 3 steps of rank 0 of 2: 102,228,128 bytes of 161 gradients in 5 all-reduces a step"
     assert said[1] == "ignored broadcast: 6"
 
     curve = qm.predict(profile, workers=[1, 2, 4])
@@ -208,7 +208,7 @@ def test_one_rank_under_distributed_data_parallel_is_a_single_one(published):
     profile, said = read(published / "resnet50-1xV100")
     assert (profile.job.parameter_bytes, profile.job.tensors) == (RESNET_BYTES, 161)
     assert not any(one.buckets for one in profile.rounds)
-    assert said == [f"used 2 step(s) of all 1 rank(s): {RESNET_BYTES:,} bytes of 161 gradients in no all-reduce a step",
+    assert said == [f"used 2 steps of all 1 rank: {RESNET_BYTES:,} bytes of 161 gradients in no all-reduce a step",
                     "ignored nothing"]  # fmt: skip
 
 

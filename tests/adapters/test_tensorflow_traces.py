@@ -50,7 +50,7 @@ def test_what_is_told_is_kept_as_told():
 def test_waiting_for_the_data_set_is_told():
     """The smaller data sets of other recordings are not waited for, or reading them would warn."""
     fetched = 4 * (400 * 784 + 3 * 400 * 400 + 10 * 400)
-    with pytest.warns(QueueModelWarning, match="xplane-slow-input: 8[0-9]% of the steps is waiting for the data set"):
+    with pytest.warns(QueueModelWarning, match="xplane-slow-input: 8[0-9] % of the steps is waiting for the data set"):
         profile = read(DATA / "xplane-slow-input", parameter_bytes=fetched)
     assert profile.steps[1].compute > 0.37  # of which the step takes 0.01 s where its batch is there
     assert profile.steps[0].compute < 0.02

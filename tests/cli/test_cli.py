@@ -147,8 +147,14 @@ def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, t
 
 def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
     for path, options in ((profile, ()), (throughputs, ("--strategy", "all-reduce"))):
-        curve, plan = (run(*asked, path, *options)[1] for asked in (["predict"], ["plan", "--min-efficiency", 1]))
-        assert curve.split("\n")[:2] == plan.split("\n")[:2]
+        asked = (
+            ["predict", "--batch-size", 32],
+            ["plan", "--min-efficiency", 1, "--price", 2, "--epochs", 1, "--dataset-size", 320, "--batch-size", 32],
+        )
+        curve, plan = (" ".join(run(*words, path, *options)[1].split()) for words in asked)
+        assert curve.split("; intervals")[0] in plan
+        assert plan.startswith("320 examples to train; workers")
+        assert " paid for at 2 per node and hour; " in plan
 
 
 @pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
@@ -163,10 +169,25 @@ def test_jobs_of_throughputs_are_scheduled_by_the_strategy_that_is_assumed(run, 
     assert run(*asked) == (0, out, "")
 
 
+def test_published_workloads_are_read_by_name(run):
+    Path("log.csv").write_text("timestamp,duration,num_gpus\n2017-10-09 07:00:00,60,2\n2017-10-09 07:00:30,60,2\n")
+    speeds = {"v100": {"('lm', 2)": {"null": 2.0}}}
+    Path("speeds.json").write_text(json.dumps(speeds))
+    Path("old.trace").write_text("lm\tx\t-s\t0\t120\t0\t2\nlm\tx\t-s\t0\t120\t30\t2\n")
+    cluster = ("--nodes", 2, "--policy", "fifo", "--format", "json")
+    for path, name, more in (("log.csv", "philly", ()), ("old.trace", "gavel", ("--speeds", "speeds.json"))):
+        code, out, _ = run("schedule", "--workload", path, "--workload-format", name, *more, *cluster)
+        assert code == 0
+        assert json.loads(out)["policies"]["fifo"]["mean_response_time"] == pytest.approx((60 + 90) / 2)
+        wrong = () if more else ("--speeds", "speeds.json")
+        code, _, err = run("schedule", "--workload", path, "--workload-format", name, *wrong, *cluster)
+        assert (code, "--speeds" in err) == (2, True)
+
+
 def test_a_comparison_is_a_table_a_picture_and_json(run, told):
     words = "compare alexnet-60.json --workers 4 --problem least-squares --seeds 2 --steps 200"
     asked = f"{words} --strategy sync --strategy top-k"
-    code, out, _ = run(*asked.split(), "--plot", "losses.png", "--price-per-node-hour", 2)
+    code, out, _ = run(*asked.split(), "--plot", "losses.png", "--price", 2)
     assert code == 0
     assert "top-k" in out
     assert "cost" in out
@@ -227,16 +248,17 @@ def test_rounds_of_ranks_and_operations_of_workers_are_simulated(run, told):
 
 def test_every_question_reaches_the_simulation(told):
     simulated = told(
-        "simulate alexnet-60.json --workers 3 --steps 10 --seed 4 --accelerator-speed 2 --policy tic --sharding greedy "
-        "--worker-speeds 1*2,0.5 --straggler-slowdown 3 --worker-bandwidth 7MB/s,5MB/s --straggler-probability 0.2 "
+        "simulate alexnet-60.json --workers 3 --steps 10 --seed 4 --accelerator-speed 2 --transfer-order tic "
+        "--sharding greedy --worker-speeds 1*2,0.5 --straggler-slowdown 3 --worker-bandwidth 7MB/s,5MB/s "
+        "--straggler-probability 0.2 "
         "--parameter-servers 2 --congestion-control cubic --buffer 5ms --bandwidth 70Mbit/s"
     )
     truth = simulate_operations(
-        example_profile("alexnet-60"), workers=3, steps=10, seed=4, policy="tic", slowdown=[0.5, 0.5, 1.0],
+        example_profile("alexnet-60"), workers=3, steps=10, seed=4, transfer_order="tic", slowdown=[0.5, 0.5, 1.0],
         worker_bandwidth=[7e6, 5e6, 5e6], straggler_probability=0.2, straggler_slowdown=3.0, parameter_servers=2,
         sharding="greedy", congestion_control="cubic", buffer=5e-3, bandwidth=70e6 / 8,
     )  # fmt: skip
-    assert (simulated["throughput"], simulated["policy"]) == (truth.throughput, "tic")
+    assert (simulated["throughput"], simulated["transfer_order"]) == (truth.throughput, "tic")
     assert simulated["staleness_distribution"] == truth.staleness.tolist()
 
 
@@ -311,7 +333,7 @@ def test_traces_become_profiles_of_what_is_told(run, examples):
         assert qm.Profile.load("o.json") == truth
         assert json.loads(out) == {"name": "x", "batch_size": 9, "fields": truth.summary()}
     _, out, _ = run("import-trace", ddp[1], *options.split())
-    used = "used 12 step(s) of all 2 rank(s): 3,047,988 bytes of 8 gradients in 3 all-reduces a step"
+    used = "used 12 steps of all 2 ranks: 3,047,988 bytes of 8 gradients in 3 all-reduces a step"
     assert out.splitlines()[-2:] == [used, "ignored nothing"]
 
 

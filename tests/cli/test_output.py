@@ -55,13 +55,32 @@ def printed(run):
 @pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
 def test_help_fits_a_terminal_of_80_columns(printed, command, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["queuemodel"])
-    text = printed(*command.split(), "--help")
-    assert max(map(len, text.splitlines())) <= 80
-    if command:  # and has an example
-        assert f"queuemodel {command}" in text.split("Options:")[0].split("Usage:")[1].split("\n", 1)[1]
+    texts = [printed(*command.split(), "--help")]
+    if "--help-all" in texts[0]:
+        texts.append(printed(command, "--help-all"))
+    assert max(map(len, "\n".join(texts).splitlines())) <= 80
+    if command:  # and has an example, last
+        assert all(f"queuemodel {command}" in text.rpartition("Example")[2] for text in texts)
     else:
-        assert all(f"\n  {name} " in text for name in COMMANDS)
-        assert printed() == text
+        assert all(f"\n  {name} " in texts[0] for name in COMMANDS)
+        assert printed() == texts[0]
+
+
+@pytest.mark.parametrize("command", ["predict", "plan", "report", "simulate", "compare", "fit"])
+def test_help_shows_the_common_options_and_on_request_all(printed, command):
+    flags = [set(re.findall(r"^  (--[\w-]+)", printed(command, asked), re.M)) for asked in ("--help", "--help-all")]
+    assert flags[0] < flags[1]
+    assert 6 <= len(flags[0]) <= 22
+    assert {"--bucket-bytes", "--k"} & flags[1]
+    assert not {"--bucket-bytes", "--k", "--buffer"} & flags[0]
+
+
+@pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
+def test_help_uses_the_words_of_the_glossary(printed, command):
+    text = printed(*command.split(), "--help")
+    if "--help-all" in text:
+        text += printed(command, "--help-all")
+    assert not re.findall(r"\b(?:told|tells?|asked|asks?|says?|said|taught|knows?|knee|besides)\b", text)
 
 
 @pytest.mark.parametrize("command", WORK)

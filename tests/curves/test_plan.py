@@ -98,7 +98,7 @@ def test_rows_and_json():
     assert [row["workers"] for row in plan.to_rows()] == [None, 4]
     assert json.loads(plan.to_json())["choices"][0]["workers"] is None
     assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
-    assert "intervals of 90%" in repr(plan)
+    assert "intervals of 90 %" in repr(plan)
     assert "<table" in plan._repr_html_()
 
 

@@ -190,7 +190,8 @@ CLOSED = COMMON | {
     "batch_size": [None, 64, 10], "workers": [COUNTS, [3, 5, 6]],
 }  # fmt: skip
 SIMULATED = COMMON | {
-    "training": [None, *WAITING], "policy": [None, "random", "multiplexed", "in-order", "reverse", "tic", "tac"],
+    "training": [None, *WAITING],
+    "transfer_order": [None, "random", "multiplexed", "in-order", "reverse", "tic", "tac"],
     "servers": [None, {"parameter_servers": 2}, {"parameter_servers": 3, "sharding": "greedy"}],
     "stragglers": [None, {"straggler_probability": 0.2, "straggler_slowdown": 3.0}],
     "worker_speeds": [None, SPEEDS],
@@ -386,7 +387,7 @@ def settled(name: str, **asked: Any) -> Any:
 
 
 def simulations() -> Iterator[tuple[str, Question]]:
-    for asked in ({}, {"parameter_servers": 2}, {"policy": "random"}, *NETWORKS[2:], *WAITING):
+    for asked in ({}, {"parameter_servers": 2}, {"transfer_order": "random"}, *NETWORKS[2:], *WAITING):
         yield ask("simulate", settled, "alexnet-60", workers=4, steps=400, **asked)
 
 

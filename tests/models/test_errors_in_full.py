@@ -132,7 +132,7 @@ def test_what_is_thought_beforehand_follows_from_runs_on_every_network_that_may_
 SIZES = (200_000, 100_000, 70_000)
 CURVES = [
     {}, {"worker_speeds": [1.25, 0.5, 2.5, 1.0, 2.0]}, {"accelerator_speed": 1.6}, {"synchronization": "sync-ps"},
-    {"worker_bandwidth": [1.2e6, 0.6e6, 1e6, 0.7e6, 0.9e6]}, {"parameter_servers": 3, "policy": "in-order"},
+    {"worker_bandwidth": [1.2e6, 0.6e6, 1e6, 0.7e6, 0.9e6]}, {"parameter_servers": 3, "transfer_order": "in-order"},
 ]  # fmt: skip
 
 
@@ -169,5 +169,5 @@ def test_every_field_of_a_curve_follows_from_its_runs(asked):
             assert curve.bound_lower[i] == pytest.approx(min(least, X))
     assert curve.saturation_workers == pytest.approx(1 / (rate_of(one) * demand.max()))
     assert curve.bottleneck == curve.stations[int(demand.argmax())]
-    how = (asked.get("policy", "tensorflow"), asked.get("synchronization", "async-ps"))
+    how = (asked.get("transfer_order", "tensorflow"), asked.get("synchronization", "async-ps"))
     assert curve.method == f"trace-driven simulation ({', '.join(how)})"

@@ -168,14 +168,14 @@ def test_a_curve_and_its_parameters_are_those_of_the_posteriors_draws(kind, off)
         assert found["worker time"].value == pytest.approx(np.median(cycle) - np.median(demand))
         assert found["worker time"].standard_error == pytest.approx((cycle - demand).std())
         assert found["no saturation"].value == pytest.approx(np.mean(demand == 0))
-        assert found["knee width"].value == pytest.approx(width.mean())
+        assert found["saturation width"].value == pytest.approx(width.mean())
     else:
         one, two = model.drawn(np.array([2, 4]))
         cost, chances = found["cost of doubling"], found["likeliest law"]
         assert (cost.value, cost.standard_error) == pytest.approx((np.mean(2 * one / two) - 1, np.std(2 * one / two)))
         assert found["round of 2"].value == pytest.approx(2 / np.median(one), rel=1e-6)
         assert chances.identified == (chances.value > 0.9)
-        assert f"({chances.value:.0%})" in chances.note.split(",")[0]
+        assert f"({100 * chances.value:.0f} %)" in chances.note.split(",")[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -255,7 +255,7 @@ def test_one_wrong_point_is_named_and_changes_little(kind, wrong, factor):
     sound, typo = (qm.fit(points(nodes, values), strategy=kind) for values in (x, bad))
     without = qm.fit(points(np.delete(nodes, wrong), np.delete(x, wrong)), strategy=kind)
     assert "does not fit" not in sound.note
-    assert f"{bad[wrong]:.4g} steps/s with {nodes[wrong]} worker(s): does not fit" in typo.note
+    assert f"{bad[wrong]:.4g} steps/s with {nodes[wrong]} workers: does not fit" in typo.note
     assert typo.note.count("does not fit") == 1
     seen = [n for n in nodes[:-1] if n != nodes[wrong]]
     expected = without.throughput(seen).steps_per_second

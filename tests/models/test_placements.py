@@ -25,7 +25,7 @@ def largest(n):
 
 
 def seconds(placements, compute, parameters=TRUE):
-    """The law of docs/explanation/placements, one placement at a time."""
+    """The law of validation/notes/placements, one placement at a time."""
     f, straggling, W, L, third, a, p = parameters
     f, straggling, W, L = 1 / (1 + np.exp(-f)), np.exp(straggling), np.exp(W), np.exp(L)
 
@@ -180,7 +180,7 @@ def test_a_measurement_that_does_not_fit_is_named_and_counts_little():
     assert "does not fit" not in qm.fit_placements(points).note
     wrong = qm.PlacedStep(nodes=2, gpus=4, batch_size=16, step_time=3.0)
     model = qm.fit_placements([*points, wrong])
-    assert model.note.startswith("3 s with 4 GPU(s) on 2 node(s), batch 16: does not fit the other measurements")
+    assert model.note.startswith("3 s with 4 GPUs on 2 nodes, batch 16: does not fit the other measurements")
     before = qm.fit_placements(points).step_time(nodes=8, gpus=8, batch_size=16)
     assert model.step_time(nodes=8, gpus=8, batch_size=16) == pytest.approx(before, rel=0.05)
 

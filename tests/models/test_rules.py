@@ -194,7 +194,7 @@ def test_one_that_contradicts_others_is_named_and_counts_little_and_what_contrad
         return [qm.Throughput(workers=4, steps_per_second=rate) for rate in rates]
 
     alike, odd, elsewhere = (calibrated(*points(*rates)) for rates in ((1.7, 1.69), (1.7, 1.68, 2.5), (1.3, 1.31)))
-    assert "2.5 steps/s with 4 worker(s): does not fit" in odd.note
+    assert "2.5 steps/s with 4 workers: does not fit" in odd.note
     again = calibrated(*points(2.5, 1.68, 1.7))
     for name in ("steps_per_second", "lower", "upper"):
         np.testing.assert_allclose(getattr(again, name), getattr(odd, name), rtol=1e-6)

@@ -57,7 +57,7 @@ def test_a_summary_keeps_numbers_of_ranks_apart():
         own = [one for one in profile.rounds if one.ranks == ranks]
         for name in ("round_time", "computed"):
             mean = sum(getattr(one, name) for one in own) / len(own)
-            assert means[f"{name} of {ranks} rank(s)"] == pytest.approx(mean)
+            assert means[f"{name} of {ranks} rank{'s'[: ranks > 1]}"] == pytest.approx(mean)
 
 
 def operation(**fields):

@@ -99,7 +99,7 @@ def phase_type(case):
     for name, value in case["expected"].items():
         np.testing.assert_allclose(got[name], value, rtol=case["tol"])
     approximate = qn.solve(network, population=inputs["N"])
-    assert approximate.throughput == pytest.approx(case["expected"]["X"], rel=0.06)  # docs/explanation/solvers
+    assert approximate.throughput == pytest.approx(case["expected"]["X"], rel=0.06)  # docs/explanation/model
 
 
 JUDGES = {

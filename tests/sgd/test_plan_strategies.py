@@ -75,7 +75,7 @@ def test_senseless_questions_are_refused(comparisons, options, words):
 def test_the_command_plans_over_workers(run, examples):
     (examples / "run.csv").write_text("batch_size,examples\n32,20000\n")
     asked = ["compare", "ddp-alexnet-40.json", "--workers", "1,4", "--strategy", "sync", "--convergence", "run.csv"]
-    goals = ["--deadline", "270s", "--price-per-node-hour", "2", "--chance", "0.6"]
+    goals = ["--deadline", "270s", "--price", "2", "--chance", "0.6"]
     told = json.loads(run(*asked, *goals, "--format", "json")[1])
     assert [one["workers"] for one in told["plan"]["choices"]] == [4, 4, 1, 4]
     refused(run(*asked, "--chance", "0.6"), "--chance is to meet a --deadline with")

@@ -17,8 +17,12 @@ SETTINGS = [
     {"congestion_control": "bbr", "straggler_probability": 0.1, "straggler_slowdown": 3},
     {"congestion_control": "reno", "buffer": 0.003, "synchronization": Synchronization("sync-ps", 1)},
     {"synchronization": Synchronization("k-batch-sync", 5)},
-    {"policy": "multiplexed", "synchronization": Synchronization("bounded-staleness", 2), "slowdown": [1, 2, 3]},
-    {"parameter_servers": 2, "loaded_trip": 0, "unfairness": 0, "trace_steps": 3, "policy": "random"},
+    {
+        "transfer_order": "multiplexed",
+        "synchronization": Synchronization("bounded-staleness", 2),
+        "slowdown": [1, 2, 3],
+    },
+    {"parameter_servers": 2, "loaded_trip": 0, "unfairness": 0, "trace_steps": 3, "transfer_order": "random"},
     {"worker_bandwidth": [1_000_000] * 3, "in_phase": True, "window_kept": 0},
 ]
 SCRIPT = f"""

@@ -13,7 +13,7 @@ WRONG = {
     "workers": [0, -1, 2.0, True, "2", 10_001],
     "steps": [0, 2.5, NAN],
     "seed": [-1, 1.5, None, 2**64],
-    "policy": ["best", None],
+    "transfer_order": ["best", None],
     "sharding": ["halves"],
     "parameter_servers": [0, -1, 1.0, 10**6],
     "bandwidth": [0.0, -1.0, NAN, INF, "10 Gbit/s"],

@@ -85,12 +85,13 @@ MODES = st.sampled_from(
 )  # fmt: skip
 
 
-def both(profile, *, workers, steps, policy, sharding, servers, speeds, own_links, straggling, mode, number):
+def both(profile, *, workers, steps, transfer_order, sharding, servers, speeds, own_links, straggling, mode, number):
     """The run, and the plain one of the same recorded steps."""
     stragglers = {"straggler_probability": 1.0, "straggler_slowdown": straggling} if straggling else {}
     waiting = Synchronization(NAMES[mode], next(iter(number.values()), 0))
     run = simulate_operations(
-        profile, workers=workers, steps=steps, policy=policy, sharding=sharding, parameter_servers=servers,
+        profile, workers=workers, steps=steps, transfer_order=transfer_order,
+        sharding=sharding, parameter_servers=servers,
         slowdown=speeds, worker_bandwidth=own_links, synchronization=waiting, trace_steps=steps, **stragglers,
         **IDEAL,
     )  # fmt: skip
@@ -106,13 +107,13 @@ def both(profile, *, workers, steps, policy, sharding, servers, speeds, own_link
         links=RATES,
         worker_links=[own_links or [rate] * workers for rate in RATES],
         servers=servers,
-        rank=lambda o: float(ORDERS[policy](o)) if o.kind == "fetch" else 0.0,
+        rank=lambda o: float(ORDERS[transfer_order](o)) if o.kind == "fetch" else 0.0,
         home=lambda o: 0 if o.kind == "compute" else o.server if home is None else home[layer(o)],
         records=[[own[i] for i in range(len(own))] for own in records],
         mode=mode,
         awaited=awaited,
         bound=number.get("staleness_bound", 0),
-        chunk=WINDOW if policy == "multiplexed" else np.inf,
+        chunk=WINDOW if transfer_order == "multiplexed" else np.inf,
     ).run(steps * awaited)
     return run, plain
 
@@ -131,7 +132,7 @@ def moments(profile, run):
 @given(
     profile=jobs(),
     workers=st.integers(3, 4),
-    policy=st.sampled_from(sorted(ORDERS)),
+    transfer_order=st.sampled_from(sorted(ORDERS)),
     sharding=st.sampled_from(["round-robin", "greedy"]),
     servers=st.integers(1, 3),
     speeds=st.lists(st.floats(0.5, 1.5), min_size=4, max_size=4, unique=True),

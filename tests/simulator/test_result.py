@@ -48,7 +48,7 @@ def test_what_is_printed_and_saved_is_what_was_found(tmp_path):
     saved = json.loads(run.to_json(tmp_path / "run.json"))
     assert saved == json.loads((tmp_path / "run.json").read_text())
     assert (saved["times"], saved["step_time"]) == (run.times.tolist(), run.breakdown["step"])
-    assert "2 worker(s), 1 parameter server(s), tensorflow, async" in repr(run)
+    assert "2 workers, 1 parameter server, tensorflow, async" in repr(run)
 
 
 # The steady state and its interval
@@ -134,11 +134,11 @@ def test_times_are_microseconds_of_the_simulated_clock(tmp_path):
     assert at == {name: pytest.approx(times, abs=1e-3) for name, times in expected.items()}
 
 
-@given(operations=graphs(), policy=st.sampled_from(["tensorflow", "multiplexed"]), servers=st.integers(1, 3))
-def test_events_of_a_lane_do_not_overlap(operations, policy, servers):
+@given(operations=graphs(), transfer_order=st.sampled_from(["tensorflow", "multiplexed"]), servers=st.integers(1, 3))
+def test_events_of_a_lane_do_not_overlap(operations, transfer_order, servers):
     profile = profile_of(operations, servers=2)
     run = simulate_operations(
-        profile, workers=3, policy=policy, parameter_servers=servers, steps=6, trace_steps=3, **IDEAL
+        profile, workers=3, transfer_order=transfer_order, parameter_servers=servers, steps=6, trace_steps=3, **IDEAL
     )
     lanes = {}
     for event in events_of(run):

@@ -30,12 +30,12 @@ def ends(profile, **settings):
 
 
 @pytest.mark.parametrize(
-    ("policy", "step"), [("tensorflow", 2.7), ("in-order", 2.4), ("tac", 2.4), ("tic", 2.7), ("reverse", 2.7)]
+    ("transfer_order", "step"), [("tensorflow", 2.7), ("in-order", 2.4), ("tac", 2.4), ("tic", 2.7), ("reverse", 2.7)]
 )
-def test_the_order_of_parameters_decides_when_computation_starts(policy, step):
+def test_the_order_of_parameters_decides_when_computation_starts(transfer_order, step):
     # TIC looks at operations that need several parameters: one needs both here, a tie, so they go as they were recorded
     # in order: first at .2, second at 1.0; forward .5, 1.0 to 1.4; gradients 1.4 to 2.2, then the first's until 2.4
-    assert rate(profile_of(two_layers()), policy=policy) == pytest.approx(1 / step)
+    assert rate(profile_of(two_layers()), transfer_order=transfer_order) == pytest.approx(1 / step)
 
 
 def branches():
@@ -46,17 +46,19 @@ def branches():
     return [*fetches, *(Operation("compute", name, 0.6, 0.6 + took, after=after) for name, took, after in computes)]
 
 
-@pytest.mark.parametrize(("policy", "order"), [("tic", "bac"), ("tac", "bac"), ("in-order", "abc"), ("reverse", "cba")])
-def test_tic_and_tac_begin_with_what_unlocks_most(policy, order):
+@pytest.mark.parametrize(
+    ("transfer_order", "order"), [("tic", "bac"), ("tac", "bac"), ("in-order", "abc"), ("reverse", "cba")]
+)
+def test_tic_and_tac_begin_with_what_unlocks_most(transfer_order, order):
     # TIC: ab makes M+ of a and b two transfers, all makes that of c three; ties go as they were recorded
     # TAC: of two, the one whose own computation hides the other's transfer goes first: b hides a's .1 s
-    found = ends(profile_of(branches()), policy=policy)
+    found = ends(profile_of(branches()), transfer_order=transfer_order)
     assert "".join(sorted("abc", key=found.get)) == order
 
 
 def test_of_parameters_that_unlock_nothing_alone_those_of_the_shortest_operation_go_first():
     """Under TAC: ab needs .3 s of transfers, all needs .6 s, and b was recorded before a."""
-    found = ends(profile_of([*branches()[:3], *branches()[5:]]), policy="tac")
+    found = ends(profile_of([*branches()[:3], *branches()[5:]]), transfer_order="tac")
     assert "".join(sorted("abc", key=found.get)) == "bac"
 
 
@@ -154,7 +156,8 @@ def test_stragglers_are_as_frequent_and_as_slow_as_asked_for():
 
 @pytest.mark.parametrize(
     ("steps", "settings"),
-    [([serial(), serial(compute=0.7)], {}), ([two_layers()], {"policy": "random"}), ([serial()], {"unfairness": 0.4}),
+    [([serial(), serial(compute=0.7)], {}), ([two_layers()], {"transfer_order": "random"}),
+     ([serial()], {"unfairness": 0.4}),
      ([serial()], {"straggler_probability": 0.2, "straggler_slowdown": 2.0}), ([serial()], {"in_phase": False})],
 )  # fmt: skip
 def test_what_is_drawn_follows_the_seed_alone(steps, settings):
@@ -168,17 +171,24 @@ def test_what_is_drawn_follows_the_seed_alone(steps, settings):
 @given(
     operations=graphs(),
     workers=st.integers(1, 5),
-    policy=st.sampled_from(["tensorflow", "random", "multiplexed", "tic", "tac"]),
+    transfer_order=st.sampled_from(["tensorflow", "random", "multiplexed", "tic", "tac"]),
     told=st.sampled_from(["cubic", "reno", "bbr", "none"]),
     buffer=st.sampled_from([0.003, 0.03]),
     seed=st.integers(0, 100),
 )
-def test_on_any_network_no_link_carries_more_than_it_can(operations, workers, policy, told, buffer, seed):
+def test_on_any_network_no_link_carries_more_than_it_can(operations, workers, transfer_order, told, buffer, seed):
     profile = profile_of(operations, servers=2)
     network = (
         {"loaded_trip": 0.0, "unfairness": 0.4} if told == "none" else {"congestion_control": told, "buffer": buffer}
     )
-    settings = {"policy": policy, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network}
+    settings = {
+        "transfer_order": transfer_order,
+        "seed": seed,
+        "steps": 12,
+        "trace_steps": 12,
+        "links": LINKS,
+        **network,
+    }
     run = simulate_operations(profile, workers=workers, **settings)
     assert all(share <= 1 + 1e-6 for name, share in run.utilization.items() if name != "compute")
     order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))

@@ -1,6 +1,6 @@
 """Traces of parameter servers to a `Profile`: a session's `RunMetadata`, or ``*.xplane.pb`` of `tf.profiler`."""
 
-# The latter (docs/explanation/phases, xplane), found by experiment with TensorFlow 2.21: a thread's events lie within
+# The latter (validation/notes/phases, xplane), found by experiment with TensorFlow 2.21: a thread's events lie within
 # an ``ExecutorState::Process`` whose ``id`` is the step's; ``MemoryAllocation`` without ``tf_op`` just before a Done on
 # the same thread is the received tensor's buffer, of its exact size.
 
@@ -18,6 +18,7 @@ from typing import Unpack
 
 from ...base.checks import require_count
 from ...base.errors import DataError, QueueModelWarning
+from ...base.results import percent
 from ...profile.job import Source
 from ...profile.profile import Profile
 from ..phases import derive
@@ -76,9 +77,9 @@ def read_tensorflow(
     derived = derive(steps, progress=progress)
     if derived.input > MOST_INPUT:
         warnings.warn(
-            f"{folder}: {derived.input:.0%} of the steps is waiting for the data set, taken for computation: a faster "
-            "accelerator would only wait longer, and workers that wait for servers meanwhile less; load more ahead, or "
-            "with more threads, and trace again",
+            f"{folder}: {percent(derived.input)} of the steps is waiting for the data set, taken for computation: a "
+            "faster accelerator would only wait longer, and workers that wait for servers meanwhile less; load more "
+            "ahead, or with more threads, and trace again",
             QueueModelWarning,
             stacklevel=2,
         )
