@@ -37,15 +37,15 @@ Queues drop what comes last, as in the series that the models learnt from; nothi
 of `alexnet-100-bbr-25ms-sync`, predicted at 2.05 and 2.10 steps/s, came to 1.87 first, as six of 22 rounds took 4.8 s
 or more, and to 1.96 to 2.07 in four more minutes (seven of 88); measured again as they were furthest off, so that
 errors fall by the choice, too: on several workers they had been 4.1 and 6.0 % at first, and 20 and 19 of 21
-measurements inside. What is left is known of other series: [the simulation](explanation/limits.md) is 7 to
+measurements inside. What is left is known of other series: [the simulation](../docs/explanation/limits.md) is 7 to
 9 % too fast at eight workers under control by losses, who bunched more than simulated ones, and the closed network
 was 6 to 12 % too slow at two and four workers in three of the four series under such control. Part of that were
-[phases](explanation/model.md#throughput), which were taken for too weak; now it is 5 to 10 %.
+[phases](../docs/explanation/model.md#throughput), which were taken for too weak; now it is 5 to 10 %.
 
 """
 WAITING = """### Between a barrier and none
 
-[Half-synchronous strategies](explanation/strategies.md) on two networks that none of them had been measured on,
+[Half-synchronous strategies](../docs/explanation/strategies.md) on two networks that none of them had been measured on,
 from the trace of one worker there: sync-ps with one backup worker of four and two of eight, k-async with k half of the
 workers, and a staleness bound of 1. Since then these series teach, too, what waiting adds to the intervals. k-async,
 which was furthest off, was measured again: it had been -15.1 % and +6.2 % off.
@@ -60,7 +60,7 @@ Links with `fq_codel`, and with a policer, which holds nothing back; nobody coul
 NOW = """
 Connections with queues of their own share equally, which no option could tell then. Behind a policer one worker gets a
 fifth of its link and eight get most of it, which nothing said. Now `--buffer 0` tells the one, and
-[the trace itself the other](explanation/time.md#network-sharing). The same series,
+[the trace itself the other](../docs/explanation/time.md#network-sharing). The same series,
 told that, and the policed links' bandwidth (no blind predictions any more):
 
 """

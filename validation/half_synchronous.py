@@ -17,8 +17,8 @@ from .testbed.workload import OF_RESULTS, read_workload
 SECTION = """## Half-synchronous strategies
 
 TensorFlow jobs that train on the testbed by the strategies of
-[half-synchronous training](explanation/strategies.md), simulated from the trace of one worker of the same job; k
-is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as backups. The
+[half-synchronous training](../docs/explanation/strategies.md), simulated from the trace of one worker of the same job;
+k is half of the workers, the staleness bound 1, and `backup-workers` is sync-ps with half of them as backups. The
 simulation is as it was when it predicted them blind. What waiting adds to the errors of asynchronous training was
 learnt from these series and those that [came later](#between-a-barrier-and-none); [intervals](#intervals) are judged
 with each left out.

@@ -118,7 +118,7 @@ nothing hides of what is sent when all is computed; messages of top-k name their
 everyone to everyone; a slow rank is slow in every local step; and the bandwidth is what the rounds tell. What remains
 under BBR: two ranks' rounds fill 80 % of their links, four ranks' more.
 
-![Loss against time: measured (dots) and predicted (lines)](images/learned.png)
+![Loss against time: measured (dots) and predicted (lines)](../docs/images/learned.png)
 
 Dots are measured, lines predicted until all runs have reached the target.
 

@@ -2,7 +2,7 @@
 
 python -m validation.nccl
 
-prints a section of docs/validation.md, and what the table of the models has of it.
+prints a section of validation/results.md, and what the table of the models has of it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 python -m validation.placements [--write]
 
-prints a section of docs/validation.md; ``--write`` learns queuemodel/models/placements.toml from all clusters. Jobs of
-one cluster share hardware, software and authors: each cluster counts as one job, and is left out as a whole.
+prints a section of validation/results.md; ``--write`` learns queuemodel/models/placements.toml from all clusters.
+Jobs of one cluster share hardware, software and authors: each cluster counts as one job, and is left out as a whole.
 """
 
 from __future__ import annotations
@@ -144,12 +144,25 @@ of throughput, means over measurements and then over jobs; *covered* is the shar
 """
 
 
+@cache
+def judged() -> dict[Key, np.ndarray]:
+    """Errors, and whether measurements are inside the interval, by cluster and job."""
+    return {key: judge(fit_near(key), far_of(points)) for key, points in jobs().items()}
+
+
+def by_cluster() -> list[tuple[float, float]]:
+    """Mean absolute error and coverage of each cluster, over its jobs."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for (cluster, _), (errors, inside) in judged().items():
+        found.setdefault(cluster, []).append((abs(errors).mean(), inside.mean()))
+    return [tuple(np.mean(own, axis=0)) for own in found.values()]
+
+
 def placements_section() -> str:
     """Markdown: how far off, by cluster and together; jobs of clusters with many measurements each."""
-    judged = {key: judge(fit_near(key), far_of(points)) for key, points in jobs().items()}
     text, rows = SECTION, []
-    for cluster in dict.fromkeys(cluster for cluster, _ in judged):
-        own = {job: found for (name, job), found in judged.items() if name == cluster}
+    for cluster in dict.fromkeys(cluster for cluster, _ in judged()):
+        own = {job: found for (name, job), found in judged().items() if name == cluster}
         told = {job: np.array([abs(e).mean(), e.mean(), inside.mean()]) for job, (e, inside) in own.items()}
         count = sum(found.shape[1] for found in own.values())
         rows.append(np.mean(list(told.values()), axis=0))
@@ -158,7 +171,7 @@ def placements_section() -> str:
             number = own[job].shape[1] if job in own else count
             text += f"| {cluster} | {job} | {number} | {row[0]:.1%} | {row[1]:+.1%} | {row[2]:.0%} |\n"
     mean = np.mean(rows, axis=0)
-    return f"{text}| **all**, by cluster | **{len(judged)}** | | {mean[0]:.1%} | {mean[1]:+.1%} | {mean[2]:.0%} |\n"
+    return f"{text}| **all**, by cluster | **{len(judged())}** | | {mean[0]:.1%} | {mean[1]:+.1%} | {mean[2]:.0%} |\n"
 
 
 if __name__ == "__main__":

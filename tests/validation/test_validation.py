@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
 from queuemodel.simulator import estimate_links, simulate_operations
-from validation.__main__ import DOCS, table
+from validation.__main__ import HERE, table
 from validation.blind import predicted_now, predicted_then
 from validation.data_parallel import compare_data_parallel
 from validation.model_errors import FILE, PARTS, calibrated, errors_of, leave_kind_out
@@ -55,7 +55,7 @@ def test_series_are_predicted_from_few_workers(groups, group, series, mean, wors
 
 
 def test_the_generated_page_holds_these_errors(groups):
-    page = (DOCS / "validation.md").read_text()
+    page = (HERE / "results.md").read_text()
     for name in ("mva", "cloud", "ranks"):  # a simulation differs with the processor
         for row in re.sub(r"(?<=\d)%", " %", table(groups[name])).splitlines()[2:-1]:
             assert row.rsplit("|", 2)[0] in page, "run python -m validation"
