@@ -18,7 +18,7 @@ from PIL import Image
 import queuemodel as qm
 from queuemodel import curves, example_profile, example_throughputs, queueing
 from queuemodel.base import drawing
-from queuemodel.base.drawing import COLORS, finish_axes
+from queuemodel.base.drawing import COLORS, SMALL, finish_axes
 from queuemodel.models import AllReduceModel, predict, simulate_rounds
 from queuemodel.sgd import compare
 from queuemodel.sgd.result import STRATEGY_COLORS
@@ -126,8 +126,8 @@ def strategies_by_network() -> Axes:
         0.03: ["async-ps", "bounded-staleness"],
         1.0: ["ordered-gradient"],
     }  # fmt: skip
-    _, panels = plt.subplots(4, 4, figsize=(8, 7.2), sharex=True, sharey=True, layout="constrained")
-    for changes, line, network in (({}, "-", "60 Mbit/s"), ({"bandwidth": 10e9 / 8}, "--", "10 Gbit/s")):
+    figure, panels = plt.subplots(4, 4, figsize=(8, 7.2), sharex=True, sharey=True, layout="constrained")
+    for changes, line in (({}, "-"), ({"bandwidth": 10e9 / 8}, "--")):
         rows = [
             row
             for rate, names in rates.items()
@@ -140,8 +140,7 @@ def strategies_by_network() -> Axes:
             for one in (rows[0], row):
                 assert one.descent is not None
                 time, loss = one.descent.times.mean(axis=0), one.descent.losses.mean(axis=0)
-                color = STRATEGY_COLORS.get(one.name, COLORS[0])
-                ax.plot(time[1:], loss[1:], line, color=color, label=f"{one.name}, {network}")
+                ax.plot(time[1:], loss[1:], line, color=STRATEGY_COLORS.get(one.name, "black"))
             ax.set_title(row.name, fontsize="medium")
             ax.set(xscale="log", yscale="log", ylim=(0.23, 0.7))
             ax.yaxis.set(
@@ -152,6 +151,8 @@ def strategies_by_network() -> Axes:
         ax.set_xlabel("time (s)")
     for ax in panels[:, 0]:
         ax.set_ylabel("loss")
+    networks = ["60 Mbit/s", "10 Gbit/s"]
+    figure.legend(panels[0, 0].lines[::2], networks, loc="outside lower center", ncols=2, fontsize=SMALL, frameon=False)
     return panels[-1, 0]
 
 

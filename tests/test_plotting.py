@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 import queuemodel as qm
 from queuemodel import curves, example_profile, example_throughputs
@@ -140,6 +141,16 @@ def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
     assert done.stdout == "True False\n"
 
 
+def test_a_family_keeps_its_colour_and_its_members_differ():
+    colors = {"RankPriced": "red"}
+    looks = drawing.styles(["SRPT", "RankPriced(floor=0.5)", "RankPriced"], colors)
+    assert looks["RankPriced(floor=0.5)"] == drawing.styles(["RankPriced floor"], colors)["RankPriced floor"]
+    assert [look["color"] for look in looks.values()] == [drawing.COLORS[0], "red", "red"]
+    assert looks["RankPriced"]["linestyle"] != looks["RankPriced(floor=0.5)"]["linestyle"]
+    many = drawing.styles(map(str, range(20))).values()
+    assert len({tuple(look.values()) for look in many}) == 20
+
+
 def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tmp_path):
     for name, start in (("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml"), ("plot.PDF", b"%PDF")):
         qm.save_figure(curve.plot(), tmp_path / name)
@@ -147,6 +158,7 @@ def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tm
         assert first.startswith(start)
         qm.save_figure(curve.plot(), tmp_path / name)
         assert (tmp_path / name).read_bytes() == first
+    assert imread(tmp_path / "plot.png")[..., 3].min() == 1  # no black text on a dark page
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "plot.gif").write_text("old")
     for name in ("plot.gif", "plot", "missing/plot.png", "folder.png"):

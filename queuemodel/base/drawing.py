@@ -149,7 +149,7 @@ def mark_at(ax: Axes, x: float, text: str, *, ha: str | None = None) -> None:
     ax.annotate(text, (x, 1.01), color=KNEE, fontsize=SMALL, va="bottom", **where)
 
 
-def mark_saturation(ax: Axes, population: float, station: str) -> None:
+def mark_saturation(ax: Axes, population: float, station: str | None) -> None:
     """The saturation point, named with the station that saturates."""
     mark_at(ax, population, ", ".join(filter(None, [f"saturation point N* = {population:.3g}", station])))
 
