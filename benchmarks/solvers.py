@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from queuemodel import queueing as qn
-from queuemodel.base.drawing import finish_axes, nth_style, save_figure
+from queuemodel.base.drawing import finish_axes, save_figure, styles
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -305,12 +305,13 @@ def cost_curves(path: Path) -> None:
         ("classes of 4 customers, 3 stations", [1, 2, 3, 4, 5, 6, 7, 8], [("exact", classes)]),
         ("networks in a batch (populations 1 to 200)", [1, 10, 100, 1000, 10_000], [("batch", batch)]),
     ]
-    axes = Figure(figsize=(8.8, 6.4), layout="constrained").subplots(2, 2)
+    axes = Figure(figsize=(8, 6), layout="constrained").subplots(2, 2)
     for ax, (label, values, lines) in zip(axes.flat, panels, strict=True):
-        for number, (name, task) in enumerate(lines):
-            ax.plot(values, [task(v) * 1e3 for v in values], label=name, marker="o", markersize=4, **nth_style(number))
+        looks = styles(name for name, _ in lines)
+        for name, task in lines:
+            ax.plot(values, [task(v) * 1e3 for v in values], label=name, marker="o", markersize=4, **looks[name])
         ax.set(xlabel=label, ylabel="time (ms)", yscale="log", xscale="linear" if "classes" in label else "log")
-        finish_axes(ax)
+        finish_axes(ax, legend="best" if len(lines) > 1 else None)
     save_figure(axes[0, 0], path)
 
 

@@ -18,9 +18,10 @@ from PIL import Image
 import queuemodel as qm
 from queuemodel import curves, example_profile, example_throughputs, queueing
 from queuemodel.base import drawing
-from queuemodel.base.drawing import COLORS, finish_axes
+from queuemodel.base.drawing import COLORS, SMALL, finish_axes
 from queuemodel.models import AllReduceModel, predict, simulate_rounds
 from queuemodel.sgd import compare
+from queuemodel.sgd.result import STRATEGY_COLORS
 
 IMAGES = Path(__file__).parent / "images"
 CONVERGENCE = Path(__file__).parent.parent / "validation" / "data" / "convergence.json"
@@ -29,23 +30,10 @@ CONVERGENCE = Path(__file__).parent.parent / "validation" / "data" / "convergenc
 NOISE = 0.04
 
 
-def front() -> Axes:
-    """What the ten lines of the front page draw."""
-    curve = qm.predict(example_profile("alexnet-60"), workers=range(1, 13), method="mva")
-    return curve.plot(measured=[(p.workers, p.steps_per_second) for p in example_throughputs("alexnet-60")])
-
-
-def readme() -> Axes:
-    """The recorded example, predicted from one worker, and what was measured with more."""
-    measured = [
-        (point.workers, x, (1 - NOISE) * x, (1 + NOISE) * x)
-        for point in example_throughputs("alexnet-60")
-        for x in [point.steps_per_second]
-    ]
+def throughput() -> Axes:
+    """The recorded example, predicted from one worker, and what was measured afterwards."""
     curve = qm.fit(example_profile("alexnet-60")).throughput(range(1, 13))
-    ax = curve.plot(measured=measured, label="predicted from one worker")
-    ax.legend(fontsize="small", loc="lower right", framealpha=0.85, edgecolor="none")
-    return ax
+    return curve.plot(measured=[(p.workers, p.steps_per_second) for p in example_throughputs("alexnet-60")])
 
 
 def step_time() -> Axes:
@@ -62,7 +50,7 @@ def what_if() -> Axes:
     """The same job with two servers, faster accelerators, or a faster network."""
     model = qm.fit(example_profile("alexnet-60"))
     changes: dict[str, dict[str, float]] = {
-        "as profiled: 60 Mbit/s, 1 server": {},
+        "as profiled": {},
         "2 servers": {"parameter_servers": 2},
         "accelerators twice as fast": {"accelerator_speed": 2.0},
         "100 Mbit/s": {"bandwidth": 12.5e6},
@@ -85,19 +73,19 @@ def network() -> Axes:
     return queueing.plot_network_solution(queueing.solve(queueing.Network(stations, think_time=1.0), population=20))
 
 
-def knee() -> Axes:
+def first_come() -> Axes:
     """First-come-first-served throughput: formula, simulation and mean-value analysis."""
     D, Z, N = 0.2, 0.8, np.arange(1, 13)
     ax = drawing.new_axes()
     solution = queueing.solve(
         queueing.Network([queueing.Station("server", service_time=D)], think_time=Z), population=12
     )
-    ax.plot(N, solution.throughputs, "-", color="0.5", label="exact MVA")
-    for cv, color in ((0.1, COLORS[0]), (0.3, COLORS[1]), (0.5, COLORS[2])):
+    ax.plot(N, solution.throughputs, "-", color="0.5", label="predicted, mean-value analysis")
+    for cv, color in zip((0.1, 0.3, 0.5), COLORS, strict=False):
         formula = queueing.knee_throughput(N, cycle=D + Z, demand=D, width=queueing.knee_width(cv))
-        ax.plot(N, formula, "-", color=color, label=f"knee_throughput, cv {cv}")
+        ax.plot(N, formula, "-", color=color, label=f"predicted, variation {cv}")
         found = [simulate_fcfs(int(n), demands=[D], think_time=Z, cv=cv)[0] for n in N]
-        ax.plot(N, found, "x", color=color, label=f"simulation, cv {cv}")
+        ax.plot(N, found, "x", color=color, label=f"simulated, variation {cv}")
     ax.set_xlim(0, 12.5)
     ax.set_ylim(0, None)
     ax.set_xlabel("population (customers)")
@@ -118,9 +106,9 @@ def convergence() -> Axes:
         largest=points[-1]["batch_size"]
     )
     later = [(point["batch_size"], float(np.mean(point["values"]))) for point in points[2:]]
-    ax.plot(*zip(*later, strict=True), "o", markerfacecolor="white", color="black", label="not fitted", zorder=4)
-    ax.set_ylabel("epochs until the target")
-    finish_axes(ax, legend="upper left")
+    ax.plot(*zip(*later, strict=True), "o", markerfacecolor="white", color="black", label="measured later", zorder=4)
+    ax.set_ylabel("training until the target (epochs)")
+    finish_axes(ax, legend="right")
     return ax
 
 
@@ -138,8 +126,8 @@ def strategies_by_network() -> Axes:
         0.03: ["async-ps", "bounded-staleness"],
         1.0: ["ordered-gradient"],
     }  # fmt: skip
-    _, panels = plt.subplots(4, 4, figsize=(10, 9), sharex=True, sharey=True, layout="constrained")
-    for changes, line, network in (({}, "-", "60 Mbit/s"), ({"bandwidth": 10e9 / 8}, "--", "10 Gbit/s")):
+    figure, panels = plt.subplots(4, 4, figsize=(8, 7.2), sharex=True, sharey=True, layout="constrained")
+    for changes, line in (({}, "-"), ({"bandwidth": 10e9 / 8}, "--")):
         rows = [
             row
             for rate, names in rates.items()
@@ -149,19 +137,22 @@ def strategies_by_network() -> Axes:
             ).rows
         ]  # fmt: skip
         for ax, row in zip(panels.flat, rows, strict=True):
-            for one, color in ((rows[0], "0.6"), (row, COLORS[0])):
+            for one in (rows[0], row):
                 assert one.descent is not None
                 time, loss = one.descent.times.mean(axis=0), one.descent.losses.mean(axis=0)
-                ax.plot(time[1:], loss[1:], line, color=color, label=f"{one.name}, {network}")
-            ax.set(title=row.name, xscale="log", yscale="log", ylim=(0.23, 0.7))
+                ax.plot(time[1:], loss[1:], line, color=STRATEGY_COLORS.get(one.name, "black"))
+            ax.set_title(row.name, fontsize="medium")
+            ax.set(xscale="log", yscale="log", ylim=(0.23, 0.7))
             ax.yaxis.set(
                 major_locator=FixedLocator([0.25, 0.4, 0.6]), major_formatter="{x}", minor_locator=NullLocator()
             )
             finish_axes(ax, legend=None)
     for ax in panels[-1]:
-        ax.set_xlabel("seconds")
+        ax.set_xlabel("time (s)")
     for ax in panels[:, 0]:
         ax.set_ylabel("loss")
+    networks = ["60 Mbit/s", "10 Gbit/s"]
+    figure.legend(panels[0, 0].lines[::2], networks, loc="outside lower center", ncols=2, fontsize=SMALL, frameon=False)
     return panels[-1, 0]
 
 
@@ -190,14 +181,13 @@ FIGURES = {
     "all-reduce": all_reduce,
     "all-reduce-curve": all_reduce_curve,
     "all-reduce-round": all_reduce_round,
-    "front": front,
-    "readme": readme,
+    "throughput": throughput,
     "step-time": step_time,
     "efficiency": efficiency,
     "what-if": what_if,
     "throughputs-only": throughputs_only,
     "network": network,
-    "knee": knee,
+    "first-come": first_come,
 }
 
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from queuemodel.base.drawing import finish_axes, new_axes, nth_style, save_figure
+from queuemodel.base.drawing import finish_axes, new_axes, save_figure, styles
 from queuemodel.scheduling import (
     FIFO,
     SRPT,
@@ -47,6 +48,7 @@ from queuemodel.scheduling import (
     run_all,
     schedule,
 )
+from queuemodel.scheduling.result import POLICY_COLORS
 from validation.pollux import read_jobs, replay
 
 DOCS = Path(__file__).parent
@@ -54,8 +56,8 @@ NODES, JOBS, REPLICATIONS = 64, 300, 5
 BEST = ModelBased("gain", "marginal", 0.5)
 FEW: list[Policy] = [EqualShare(), SRPT(), BEST, GreedyGain(0.5), HeSRPT(), RankPriced(), RankPriced(0.5, floor=0.5)]
 MANY: list[Policy] = [FIFO(), ShortestJobFirst(), LeastAttainedService(), *FEW, Optimus(), FitnessMaximization()]
-#: In the figure over load: the others would only hide these.
-DRAWN = {policy.name for policy in (LeastAttainedService(), EqualShare(), SRPT(), BEST, RankPriced(), Optimus())}
+#: In the figures of sweeps: the others would only hide these.
+DRAWN = {policy.name for policy in (LeastAttainedService(), EqualShare(), SRPT(), BEST, *FEW[-2:], Optimus())}
 LOADS = {"0.5": "workloads-0.5", "1.0": "workloads", "2.0": "workloads-2.0"}
 NAMED: list[str | Policy] = [
     "tiresias",
@@ -165,8 +167,8 @@ def knob_study(processes: int) -> Study:
     families: dict[str, Any] = {
         "GreedyGain floor": lambda knob: GreedyGain(knob),
         "RankPriced floor": lambda knob: RankPriced(0.5, floor=knob),
-        "ModelBased(gain, efficient)": lambda knob: ModelBased("gain", "efficient", knob),
         "ModelBased(gain, marginal)": lambda knob: ModelBased("gain", "marginal", knob),
+        "ModelBased(gain, efficient)": lambda knob: ModelBased("gain", "efficient", knob),
     }
     points = [
         runs(stream(0.6), [make(knob)], {"family": family, "knob": knob})
@@ -181,29 +183,28 @@ def _without(varied: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in varied.items() if key != "policy"}
 
 
+def plot_some(study: Study, across: str) -> Axes:
+    """The figure of a sweep, with some of its policies and a short name for the best of ModelBased."""
+    runs = [run for run in study.runs if run["policy"] in DRAWN]
+    short = {BEST.name: "ModelBased"}
+    named = tuple(run | {"policy": short.get(run["policy"], run["policy"])} for run in runs)
+    return plot_sweep(replace(study, runs=named), against=across)
+
+
 def plot_tradeoff(study: Study) -> Axes:
-    """Efficiency against mean response time as the knob moves: one line per family, its points marked with the knob."""
+    """Efficiency against mean response time as the knob moves: one line per family, larger points for higher knobs."""
     ax = new_axes((7.6, 4.0))
     rows = study.table("mean_response_time", "efficiency")
-    for number, name in enumerate(dict.fromkeys(row["family"] for row in rows)):
+    for name, style in styles(dict.fromkeys(row["family"] for row in rows), POLICY_COLORS).items():
         own = sorted((row for row in rows if row["family"] == name), key=lambda row: row["knob"])
         x = [row["efficiency"] for row in own]
         y = [row["mean_response_time"] for row in own]
         half = np.nan_to_num([row["mean_response_time_half_width"] for row in own])
-        style = nth_style(number)
-        ax.errorbar(x, y, yerr=half, marker="o", markersize=4, capsize=2, linewidth=1, label=name, **style)
-        for row in (own[0], own[-1]):  # families often end at the same point: each its own height
-            ax.annotate(
-                f"{row['knob']:g}",
-                (row["efficiency"], row["mean_response_time"]),
-                textcoords="offset points",
-                xytext=(5, 4 + 9 * number),
-                color=style["color"],
-                fontsize="small",
-            )
-    ax.set(xlabel="efficiency (useful over held node-seconds)", ylabel="mean response time (s)")
+        ax.errorbar(x, y, yerr=half, elinewidth=0.8, linewidth=1.2, label=name, **style)
+        ax.scatter(x, y, [5 + 80 * row["knob"] for row in own], color=style["color"])
+    ax.set(xlabel="efficiency (useful share of held node-seconds)", ylabel="mean response time (s)")
     ax.set_ylim(bottom=0)
-    finish_axes(ax)
+    finish_axes(ax, legend="lower left")
     return ax
 
 
@@ -252,9 +253,11 @@ def pictures() -> None:
     """Nodes over time and the distribution of response times, of one replication."""
     workload = replace(stream(0.6), jobs=60).workload(2)
     cluster = Nodes(NODES, restart_seconds=30, start_seconds=30)
-    for policy, name in ((RankPriced(), "rank-priced"), (EqualShare(), "equi")):
-        run = schedule(workload, policy, nodes=cluster, history=True)
-        save_figure(plot_nodes(run), DOCS / "images" / f"scheduling-nodes-{name}.png")
+    panels = Figure(figsize=(7.6, 6.4), layout="constrained").subplots(2, sharex=True)
+    for policy, ax in zip((RankPriced(), EqualShare()), panels, strict=True):
+        plot_nodes(schedule(workload, policy, nodes=cluster, history=True), ax=ax)
+    panels[0].set_xlabel("")
+    save_figure(panels[0], DOCS / "images" / "scheduling-nodes.png")
     workload = stream(0.6).workload(1)
     schedules = [schedule(workload, policy, nodes=cluster) for policy in (FIFO(), EqualShare(), SRPT(), RankPriced())]
     save_figure(plot_response_times(schedules), DOCS / "images" / "scheduling-distribution.png")
@@ -277,13 +280,9 @@ def main() -> None:
     for name, (study, across) in studies.items():
         sections[name] = pivot(study, across)
     knobs = knob_study(processes)
-    load = studies["load"][0]
-    drawn = replace(load, runs=tuple(run for run in load.runs if run["policy"] in DRAWN))
-    save_figure(plot_sweep(drawn), DOCS / "images" / "scheduling-load.png")
     save_figure(plot_tradeoff(knobs), DOCS / "images" / "scheduling-tradeoff.png")
-    error, restart = studies["error"][0], studies["restart"][0]
-    save_figure(plot_sweep(error, against="error_of_the_exponent"), DOCS / "images" / "scheduling-error.png")
-    save_figure(plot_sweep(restart, against="restart_seconds"), DOCS / "images" / "scheduling-restart.png")
+    for name in ("load", "error", "restart"):
+        save_figure(plot_some(*studies[name]), DOCS / "images" / f"scheduling-{name}.png")
     pictures()
     template = (DOCS / "scheduling_results.txt").read_text()
     for name, lines in sections.items():

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from queuemodel import example_profile
-from queuemodel.base.drawing import COLORS, band, finish_axes
+from queuemodel.base.drawing import COLORS, band, finish_axes, save_figure
 from queuemodel.simulator import simulate_operations
 from queuemodel.simulator.result import plot_timeline
 
 IMAGES = Path(__file__).parent / "images"
 
 
-def timeline() -> plt.Figure:
+def timeline() -> Axes:
     """One recorded step."""
-    return plot_timeline(example_profile("alexnet-60"), step=3).figure
+    return plot_timeline(example_profile("alexnet-60"), step=3)
 
 
-def phase() -> plt.Figure:
+def phase() -> Axes:
     """Throughput while workers that started together drift apart, and that of workers that did not."""
-    figure, axes = plt.subplots(1, 3, figsize=(9.5, 3), sharey=True, layout="constrained")
+    axes = Figure(figsize=(8, 3), layout="constrained").subplots(1, 3, sharey=True)
     fair = {"loaded_trip": 0.0, "unfairness": 0.0}
     cases = (
         ("equal shares, fixed order", {"transfer_order": "in-order", **fair}),
@@ -42,13 +43,14 @@ def phase() -> plt.Figure:
             middle = (bins[:-1] + bins[1:]) / 2
             ax.plot(middle, rates.mean(axis=0), color=color, label="started together" if together else "out of phase")
             band(ax, middle, *np.quantile(rates, [0.1, 0.9], axis=0), color)
-        ax.set(title=title, xlabel="time (s)", ylim=(0, None))
+        ax.set_title(title, fontsize="medium")
+        ax.set(xlabel="time (s)", ylim=(0, None))
         finish_axes(ax, legend=None)
     axes[0].set_ylabel("throughput of 4 workers (steps/s)")
     finish_axes(axes[0], legend="lower right")
-    return figure
+    return axes[0]
 
 
 if __name__ == "__main__":
     for make in (timeline, phase):
-        make().savefig(IMAGES / f"trace-{make.__name__}.png", dpi=110)
+        save_figure(make(), IMAGES / f"trace-{make.__name__}.png")

@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 import queuemodel as qm
 from queuemodel import curves, example_profile, example_throughputs
@@ -45,22 +46,23 @@ def assert_readable(ax):
     assert len(labels) == len(set(labels))
 
 
-def test_throughput_shows_curve_band_bounds_knee_and_what_was_profiled(curve):
+def test_throughput_shows_curve_band_bounds_saturation_and_what_was_profiled(curve):
     ax = curves.plot_throughput(curve)
     assert_readable(ax)
     drawn = line(ax, "predicted")
     np.testing.assert_array_equal(drawn.get_xydata(), np.transpose([curve.workers, curve.steps_per_second]))
     (inside,) = ax.collections
     assert inside.get_paths()[0].vertices[:, 1].max() == pytest.approx(curve.upper.max())
-    dashed = [artist for artist in ax.lines if artist.get_linestyle() == "--"]
-    np.testing.assert_array_equal([artist.get_ydata() for artist in dashed], [curve.bound_upper, curve.bound_lower])
-    assert {artist.get_color() for artist in dashed} == {BOUND}
+    bounds = [line(ax, "upper bound"), line(ax, "lower bound")]
+    np.testing.assert_array_equal([artist.get_ydata() for artist in bounds], [curve.bound_upper, curve.bound_lower])
+    assert {artist.get_color() for artist in bounds} == {BOUND}
     (shade,) = ax.patches
     assert (shade.get_x(), shade.get_width()) == (0, curve.profiled_workers + 0.5)
-    texts = [text.get_text() for text in ax.texts]
-    assert {"extrapolated →", f"saturation {curve.saturation_workers:.3g}, {curve.bottleneck}"} <= set(texts)
-    (knee,) = [artist for artist in ax.lines if artist.get_linestyle() == ":"]
-    assert knee.get_xdata()[0] == curve.saturation_workers
+    assert [text.get_text() for text in ax.texts] == ["saturation point N* = 2.16, receive link"]
+    (saturation,) = [artist for artist in ax.lines if artist.get_linestyle() == ":"]
+    assert saturation.get_xdata()[0] == curve.saturation_workers
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["predicted", "90 % interval", "upper bound", "lower bound", "profiled"]
     (right,) = ax.child_axes
     assert right.get_ylabel() == "throughput (examples/s)"
     ax.figure.draw_without_rendering()
@@ -117,7 +119,7 @@ def test_efficiency_is_named_in_percent_of_one_worker_each(curve):
     assert_readable(ax)
     shares = curve.steps_per_second / curve.workers / curve.steps_per_second[0]
     np.testing.assert_allclose(line(ax, "predicted").get_ydata(), shares)
-    assert [ax.yaxis.get_major_formatter()(share, 0).strip() for share in (0.5, 1.0)] == ["50%", "100%"]
+    assert [ax.yaxis.get_major_formatter()(share, 0).strip() for share in (0.5, 1.0)] == ["50", "100"]
 
 
 def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
@@ -139,6 +141,16 @@ def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
     assert done.stdout == "True False\n"
 
 
+def test_a_family_keeps_its_colour_and_its_members_differ():
+    colors = {"RankPriced": "red"}
+    looks = drawing.styles(["SRPT", "RankPriced(floor=0.5)", "RankPriced"], colors)
+    assert looks["RankPriced(floor=0.5)"] == drawing.styles(["RankPriced floor"], colors)["RankPriced floor"]
+    assert [look["color"] for look in looks.values()] == [drawing.COLORS[0], "red", "red"]
+    assert looks["RankPriced"]["linestyle"] != looks["RankPriced(floor=0.5)"]["linestyle"]
+    many = drawing.styles(map(str, range(20))).values()
+    assert len({tuple(look.values()) for look in many}) == 20
+
+
 def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tmp_path):
     for name, start in (("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml"), ("plot.PDF", b"%PDF")):
         qm.save_figure(curve.plot(), tmp_path / name)
@@ -146,6 +158,7 @@ def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tm
         assert first.startswith(start)
         qm.save_figure(curve.plot(), tmp_path / name)
         assert (tmp_path / name).read_bytes() == first
+    assert imread(tmp_path / "plot.png")[..., 3].min() == 1  # no black text on a dark page
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "plot.gif").write_text("old")
     for name in ("plot.gif", "plot", "missing/plot.png", "folder.png"):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuemodel.base.drawing import COLORS, finish_axes
+from queuemodel.base.drawing import MEASURED, SMALL, finish_axes
 from queuemodel.sgd import Candidate, Compared, compare
+from queuemodel.sgd.result import STRATEGY_COLORS
 
 from .data_parallel import read_ranks
 from .testbed.recordings import unpacked
@@ -144,16 +145,23 @@ def plot_learned(found: Mapping[str, Sequence[Learned]]) -> Axes:
     """Loss against time of each series: what was measured as markers, what was predicted as lines."""
     from matplotlib.figure import Figure
 
-    panels = Figure(figsize=(4.4 * len(found), 4.2), layout="constrained").subplots(1, len(found), squeeze=False)[0]
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
     for panel, (series, ways) in zip(panels, found.items(), strict=True):
-        for one, color in zip(ways, COLORS, strict=False):
-            (seconds, at), (losses, told) = one.times, one.losses
-            panel.plot(at, told, color=color, linewidth=1.4, label=one.recorded["strategy"])
-            panel.plot(seconds, losses, "o", color=color, markersize=3)
+        for one in ways:
+            name, (seconds, at), (losses, told) = one.recorded["strategy"], one.times, one.losses
+            panel.plot(seconds, losses, "o", color=STRATEGY_COLORS[name], markersize=4, alpha=0.4, markeredgewidth=0)
+            panel.plot(at, told, color=STRATEGY_COLORS[name], linewidth=1.4, label=name)
         panel.axhline(TARGET, color="black", linewidth=0.8, linestyle=":")
-        panel.annotate("target", (0.01, TARGET), xycoords=("axes fraction", "data"), va="bottom")
-        panel.set(title=series, xlabel="seconds", ylabel="loss", yscale="log", xlim=(0, None))
-        finish_axes(panel, legend="upper right" if panel is panels[0] else None)
+        panel.annotate("target", (0.02, TARGET), xycoords=("axes fraction", "data"), va="bottom", fontsize=SMALL)
+        panel.set_title(series, fontsize=SMALL)
+        panel.set(xlabel="time (s)", yscale="log", xlim=(0, None))
+        finish_axes(panel, legend=None)
+    panels[0].set_ylabel("loss")
+    panels[0].plot([], [], color=MEASURED, linewidth=1.4, label="predicted")
+    panels[0].plot([], [], "o", color=MEASURED, markersize=4, alpha=0.4, label="measured")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=SMALL, frameon=False)
     return panels[0]
 
 

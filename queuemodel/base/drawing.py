@@ -1,5 +1,7 @@
 """The look of every figure: measurements are black markers with intervals, models solid lines with their band, bounds
-grey dashes; the profiled range is shaded. Nothing is shown and no global setting is changed.
+grey dashes; the profiled range is shaded. Figures are at most 8 inches wide and no text is below 9 points, so that they
+can be read at half their size; the background is white, also on a dark page. Nothing is shown and no global setting is
+changed.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ import base64
 import io
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +43,11 @@ PLACES = {
     "parameter server": "#0072b2",
     "network": "#0072b2",
     "latency": "#cc79a7",
-    "stragglers": "#e69f00",
+    "stragglers": "#7f5539",
 }
+
+WAITING = 0.4  #: Opacity of what only waits for a place.
+SMALL = 9  #: Points: the text of legends and labels.
 
 LINES = ("-", "--", ":", "-.")
 MARKERS = "osD^vPhXp<>*"
@@ -86,9 +93,18 @@ def _figure(axes: Axes) -> Figure:
     return figure
 
 
-def nth_style(index: int) -> dict[str, Any]:
-    """Look of the ``index``-th of several lines; the kind of line changes where colours repeat."""
-    return {"color": COLORS[index % len(COLORS)], "linestyle": LINES[index // len(COLORS) % len(LINES)]}
+def styles(names: Iterable[str], colors: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
+    """Look of the lines of these names; where colours repeat, the kind of line changes.
+
+    ``colors`` are those of families, which are named up to the first bracket or blank, as in "RankPriced(floor=0.5)".
+    """
+    drawn: Counter[str] = Counter()
+    looks = {}
+    for index, name in enumerate(names):
+        color = (colors or {}).get(re.split(r"[ (]", name)[0], COLORS[index % len(COLORS)])
+        looks[name] = {"color": color, "linestyle": LINES[drawn[color] % len(LINES)]}
+        drawn[color] += 1
+    return looks
 
 
 def dots(count: int) -> dict[str, Any]:
@@ -106,34 +122,50 @@ def band(ax: Axes, x: np.ndarray, lower: np.ndarray, upper: np.ndarray, color: A
         ax.plot(x, edge, color=color, alpha=0.35, linewidth=0.8, label="_edge", zorder=1.5)
 
 
+def bound_lines(ax: Axes, x: np.ndarray, upper: np.ndarray, lower: np.ndarray) -> None:
+    """What no throughput can pass."""
+    for bound, line, label in ((upper, "--", "upper bound"), (lower, "-.", "lower bound")):
+        ax.plot(x, bound, line, color=BOUND, linewidth=1.2, label=label)
+
+
 def measured_points(ax: Axes, points: Sequence[Sequence[float]]) -> None:
     """Black markers at (x, y), with bars where points are (x, y, lower, upper)."""
     if not points:
         return
     bars = [(max(y - ends[0], 0.0), max(ends[1] - y, 0.0)) if ends else (0.0, 0.0) for _, y, *ends in points]
     style: dict[str, Any] = {"color": MEASURED, "fmt": "o", "markersize": 5, "linewidth": 1.2}
-    style |= {"capsize": 3 if np.any(bars) else 0, "label": "measured", "zorder": 4}
-    ax.errorbar([point[0] for point in points], [point[1] for point in points], np.transpose(bars), **style)
+    style |= {"capsize": 3, "label": "measured", "zorder": 4}
+    ends = np.transpose(bars) if np.any(bars) else None
+    ax.errorbar([point[0] for point in points], [point[1] for point in points], ends, **style)
 
 
-def mark_knee(ax: Axes, knee: float, text: str) -> None:
-    """A dotted line at ``knee``, if it lies on the axes, with its text above."""
-    if not math.isfinite(knee) or knee > ax.get_xlim()[1]:
+def mark_at(ax: Axes, x: float, text: str, *, ha: str | None = None) -> None:
+    """A dotted line at ``x``, behind all else, if it lies on the axes; its text above begins ("left") or ends there."""
+    if not math.isfinite(x) or x > ax.get_xlim()[1]:
         return
-    ax.axvline(knee, color=KNEE, linewidth=1.0, linestyle=":", zorder=1)
-    where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
-    ax.annotate(text, (knee, 1.0), color=KNEE, fontsize="small", **where)
+    ax.axvline(x, color=KNEE, linewidth=1.0, linestyle=":", zorder=0.5)
+    across = ax.transAxes.inverted().transform(ax.transData.transform((x, 0)))[0]
+    where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": ha or ("left" if across < 0.5 else "right")}
+    ax.annotate(text, (x, 1.01), color=KNEE, fontsize=SMALL, va="bottom", **where)
+
+
+def mark_saturation(ax: Axes, population: float, station: str | None) -> None:
+    """The saturation point, named with the station that saturates."""
+    mark_at(ax, population, ", ".join(filter(None, [f"saturation point N* = {population:.3g}", station])))
 
 
 def label_ends(ax: Axes, lines: Iterable[Line2D]) -> None:
-    """Write each line's label at its right end, without overlaps; call it last."""
+    """Write each line's label at its right end, a shade darker, without overlaps; call it last."""
+    from matplotlib.colors import to_rgb
+
     drawn = sorted(lines, key=lambda line: float(np.asarray(line.get_ydata())[-1]))
     gap = 12.0 / (ax.get_window_extent().height * 72 / _figure(ax).dpi)  # 12 points
     to_axes = ax.transAxes.inverted().transform
     ends = [float(to_axes(line.get_transform().transform(np.asarray(line.get_xydata())[-1]))[1]) for line in drawn]
     for line, height in zip(drawn, _apart(ends, gap), strict=True):
         where: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (4, 0), "textcoords": "offset points"}
-        look: dict[str, Any] = {"va": "center", "color": line.get_color(), "fontsize": "small"}
+        dark = tuple(0.75 * part for part in to_rgb(line.get_color()))
+        look: dict[str, Any] = {"va": "center", "color": dark, "fontsize": SMALL}
         ax.annotate(str(line.get_label()), (1.0, height), **where, **look)
 
 
@@ -156,9 +188,9 @@ def finish_axes(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> Non
         if getattr(axis.get_transform(), "base", None) == 10:  # logarithmic
             _plain_numbers(axis)
     if legend == "right":
-        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False, reverse=reverse)
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=SMALL, frameon=False, reverse=reverse)
     elif legend is not None:
-        ax.legend(loc=legend, fontsize="small", framealpha=0.85, edgecolor="none", reverse=reverse)
+        ax.legend(loc=legend, fontsize=SMALL, framealpha=0.85, edgecolor="none", reverse=reverse)
 
 
 def _plain_numbers(axis: Axis) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import MOST_EXAMPLES, require_count, require_number
-from ..base.drawing import MODEL, PROFILED, band, finish_axes, mark_knee, measured_points, new_axes
+from ..base.drawing import MODEL, PROFILED, band, finish_axes, mark_at, measured_points, new_axes
 from ..base.errors import FitError, ModelError
 from ..base.files import constants, read_rows
 from ..base.results import Result, rows_of
@@ -93,21 +93,21 @@ class Convergence(Result):
     def plot(self, *, ax: Axes | None = None, largest: int | None = None) -> Axes:
         """Draw the measured means and the fit with its 90 % band, up to four times the measured batches or ``largest``.
 
-        The fitted range is shaded; the critical batch is marked where it lies on the axes.
+        The measured range is shaded; the critical batch is marked where it lies on the axes.
         """
         ax = ax or new_axes()
         first, last = self.batch_size[[0, -1]]
         x = np.unique(np.geomspace(max(first / 2, 1), largest or 4 * last, 80).astype(int))
         lower, upper = self.interval(x)
         ax.set_xscale("log", base=2)
-        ax.axvspan(first, last, color=PROFILED, linewidth=0, label="fitted range")
-        band(ax, x, lower, upper, MODEL)
-        ax.plot(x, self.examples(x), color=MODEL, linewidth=1.8, label="fitted, with its 90% band")
+        ax.plot(x, self.examples(x), color=MODEL, linewidth=1.8, label="predicted")
+        band(ax, x, lower, upper, MODEL, "90 % interval")
+        ax.axvspan(first, last, color=PROFILED, linewidth=0, zorder=0, label="measured range")
         measured_points(ax, list(zip(self.batch_size.tolist(), self.measured.tolist(), strict=True)))
         ax.set_ylim(0, 1.1 * max(float(upper.max()), float(self.measured.max())))
-        ax.set(xlabel="batch size of a step", ylabel="examples until the target")
-        finish_axes(ax, legend="upper left")
-        mark_knee(ax, self.critical_batch, "critical batch")
+        ax.set(xlabel="batch size of a step (examples)", ylabel="training until the target (examples)")
+        finish_axes(ax, legend="right")
+        mark_at(ax, self.critical_batch, "critical batch")
         return ax
 
 

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.drawing import (
-    BOUND,
     COLORS,
     MODEL,
     PLACES,
     PROFILED,
+    WAITING,
     band,
+    bound_lines,
     dots,
     finish_axes,
     label_ends,
-    mark_knee,
+    mark_saturation,
     measured_points,
     new_axes,
-    nth_style,
+    styles,
     whole_numbers,
 )
 from ..base.errors import ModelError
-from ..base.results import counted, percent
+from ..base.results import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,8 +102,7 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
         raise ModelError("plot_comparison: at least one curve is needed, got none")
     ax = ax or new_axes((7.6, 4.2))
     lines = []
-    for index, (name, curve) in enumerate(curves.items()):
-        style = nth_style(index)
+    for (name, curve), style in zip(curves.items(), styles(curves).values(), strict=True):
         band(ax, curve.workers, curve.lower, curve.upper, style["color"])
         lines += ax.plot(curve.workers, curve.steps_per_second, label=name, **style, **dots(len(curve.workers)))
     last = max(int(curve.workers[-1]) for curve in curves.values())
@@ -146,29 +146,22 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
     lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
     _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
     measured_points(ax, [(n, x / (n * curve.single)) for n, x in curve.measured])
-    ax.set(ylabel="efficiency, X(N) / (N X(1))", ylim=(0, 1.1))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set(ylabel="efficiency (%)", ylim=(0, 1.1))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
     _finish(ax, curve)
     return ax
 
 
 def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
-    """The profiled range, the bounds, the model's band and line, all divided by ``unit``."""
-    N, most = curve.workers, curve.profiled_workers
-    if most >= 1:
-        profiled = f"profiled, to {counted(most, 'worker')}"
-        ax.axvspan(0, most + 0.5, color=PROFILED, linewidth=0, zorder=0, label=profiled)
-    if most >= 1 and N[-1] > 1.25 * (most + 0.5):
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # a knee's line may pass behind it
-        text: dict[str, Any] = {"va": "bottom", "color": "0.4", "fontsize": "small", "bbox": box}
-        axes = ("data", "axes fraction")
-        ax.annotate("extrapolated →", (most + 0.5, 0.015), (3, 0), axes, "offset points", **text)
-    if curve.bound_upper.size:
-        ax.plot(N, curve.bound_upper / unit, "--", color=BOUND, linewidth=1.2, label="bounds")
-        ax.plot(N, curve.bound_lower / unit, "--", color=BOUND, linewidth=1.2)
-    style = {"color": MODEL, **dots(len(N)), **style}
-    band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{percent(curve.confidence)} interval")
+    """The model's line and band, the bounds and the profiled range, all divided by ``unit``."""
+    N = curve.workers
+    style = {"color": MODEL, "zorder": 3, **dots(len(N)), **style}
     ax.plot(N, curve.steps_per_second / unit, label=label or "predicted", **style)
+    band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{percent(curve.confidence)} interval")
+    if curve.bound_upper.size:
+        bound_lines(ax, N, curve.bound_upper / unit, curve.bound_lower / unit)
+    if curve.profiled_workers >= 1:
+        ax.axvspan(0, curve.profiled_workers + 0.5, color=PROFILED, linewidth=0, zorder=0, label="profiled")
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:
@@ -188,7 +181,7 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
         busy = (curve.utilization[:, columns] / curve.steps_per_second[:, None]).sum(axis=1)
         service = residence if curve.synchronous else np.minimum(busy, residence)
         layers.append((name, service, bottom, color, 1.0))
-        layers.append((f"{name}, waiting", residence - service, bottom + service, color, 0.4))
+        layers.append((f"{name}, waiting", residence - service, bottom + service, color, WAITING))
         bottom = bottom + residence
     return [layer for layer in layers if layer[1].max() > 0.002 * step.max()]  # thinner than a line
 
@@ -197,7 +190,6 @@ def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
     last, servers = max(int(curve.workers[-1]), curve.profiled_workers), curve.parameter_servers
     label = "workers" if servers < 2 else f"workers (with {servers} parameter servers)"
     ax.set(xlabel=label, xlim=(0, last + max(0.5, 0.02 * last)))
-    station = f", {curve.bottleneck}" if curve.bottleneck else ""
-    mark_knee(ax, curve.saturation_workers, f"saturation {curve.saturation_workers:.3g}{station}")
+    mark_saturation(ax, curve.saturation_workers, curve.bottleneck)
     whole_numbers(ax)
     finish_axes(ax, reverse=reverse)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ..base.checks import require_count, require_seed, require_share
-from ..base.drawing import KNEE, PLACES, finish_axes, new_axes
+from ..base.drawing import PLACES, WAITING, finish_axes, mark_at, new_axes
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.files import write_json
@@ -50,7 +50,7 @@ class RankView(Protocol):
 
 
 def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """Draw one rank's round, a row for each bucket: computed (grey), waiting (light), in transit (solid).
+    """Draw one rank's round, a row for each bucket: computed (grey), waiting (light), on the network (solid).
 
     A bucket is computed from when the one before it was ready. It waits for slower ranks and for buckets before it; in
     a recorded round, what it input_waits for after its all-reduce began on this rank counts as transit.
@@ -77,22 +77,20 @@ def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     end = np.array([bucket.end for bucket in one.buckets])
     rows, before = np.arange(count), np.append(0.0, ready[:-1])
     style: dict[str, Any] = {"height": 0.8, "linewidth": 0, **kwargs}
-    ax.barh(rows, ready - before, left=before, color=PLACES["worker"], label="computed", **style)
-    ax.barh(rows, begin - ready, left=ready, color=PLACES["network"], alpha=0.3, label="waiting", **style)
-    ax.barh(rows, end - begin, left=begin, color=PLACES["network"], label="in transit", **style)
-    for at, text in ((one.computed, "computed"), (one.round_time, "round over")):
-        ax.axvline(at, color=KNEE, linewidth=1.0, linestyle=":")
-        where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
-        ax.annotate(text, (at, 1.0), color=KNEE, fontsize="small", **where)
+    ax.barh(rows, ready - before, left=before, color=PLACES["worker"], label="worker", **style)
+    ax.barh(rows, begin - ready, left=ready, color=PLACES["network"], alpha=WAITING, label="network, waiting", **style)
+    ax.barh(rows, end - begin, left=begin, color=PLACES["network"], label="network", **style)
     if count <= 20:
         ax.set_yticks(rows, [_size(bucket.bytes) for bucket in one.buckets])
-        ax.set_ylabel("bucket")
+        ax.set_ylabel("bucket (size)")
     else:
         ax.set_ylabel("buckets, as they were ready")
         ax.set_yticks([])
     ax.invert_yaxis()
     ax.set_xlim(0, 1.02 * max(float(end.max()), one.round_time))
     ax.set_xlabel("time since the round began (s)")
+    mark_at(ax, one.computed, "computation over", ha="right")
+    mark_at(ax, one.round_time, "round over", ha="left")
     finish_axes(ax, legend="right")
     return ax
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import require_choice, require_count
-from ..base.drawing import BOUND, MODEL, dots, finish_axes, mark_knee, new_axes, whole_numbers
+from ..base.drawing import BOUND, MODEL, bound_lines, dots, finish_axes, mark_saturation, new_axes, whole_numbers
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .lowered import lower
@@ -279,17 +279,15 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     network, X = solution.network, solution.throughputs
     N = np.arange(1, solution.population + 1)
     loose = bounds(network, N)
-    ax.plot(N, loose.upper, "--", color=BOUND, linewidth=1.2, label="asymptotic bounds")
-    ax.plot(N, loose.lower, "--", color=BOUND, linewidth=1.2)
+    ax.plot(solution.populations, X, color=MODEL, zorder=3, label="predicted", **dots(len(X)))
+    bound_lines(ax, N, loose.upper, loose.lower)
     low = lower(network)
     if not (low.why_not_plain() or low.why_not_product_form()):
         tight = bounds(network, N, kind="balanced-job")
-        ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
-    ax.plot(solution.populations, X, color=MODEL, label=solution.solver, **dots(len(X)))
+        ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="tighter bounds")
     ax.set(xlabel="population (customers)", ylabel="throughput (cycles/s)")
     ax.set(ylim=(0, 1.15 * float(X.max())), xlim=(0, 1.02 * solution.population + 0.5))
-    knee = saturation_population(network)
-    mark_knee(ax, knee, f"N* {knee:.3g}" + (f", {solution.bottleneck}" if solution.bottleneck else ""))
+    mark_saturation(ax, saturation_population(network), solution.bottleneck)
     whole_numbers(ax)
     finish_axes(ax)
     return ax

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.drawing import BOUND, COLORS, OTHERS, finish_axes, new_axes, nth_style
+from ..base.drawing import BOUND, COLORS, OTHERS, finish_axes, new_axes, styles
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .nodes import Nodes
@@ -136,17 +136,30 @@ class Schedule(Result):
 
 SIZE = (7.6, 4.0)
 
+#: By class of policy, the same in every figure; those of one colour are seldom compared.
+POLICY_COLORS = {
+    "EqualShare": COLORS[0],
+    "SRPT": COLORS[1],
+    "ModelBased": COLORS[2],
+    "GreedyGain": COLORS[3],
+    "HeSRPT": COLORS[4],
+    "RankPriced": COLORS[5],
+    "Optimus": COLORS[6],
+    "FIFO": COLORS[7],
+    "LeastAttainedService": COLORS[7],
+}
+
 
 def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """Nodes over time as stacked areas; the jobs with most node-seconds in colours of their own, the others in grey.
+    """Nodes over time as stacked areas; the jobs with most work in colours of their own, the others in grey.
 
-    Needs ``schedule(..., history=True)``.
+    A job has the same colour under every policy. Needs ``schedule(..., history=True)``.
     """
     if schedule.history is None:
         raise ModelError("plot_nodes: the schedule has no history; schedule with history=True")
     ax = ax or new_axes(SIZE)
     times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
-    big = np.argsort(-schedule.attained_service, kind="stable")[: len(COLORS) - 1].tolist()  # the last one is grey
+    big = np.argsort(-schedule.useful_service, kind="stable")[: len(COLORS) - 1].tolist()  # the last one is grey
     levels = np.zeros((len(big) + 1, len(times)))
     for j in range(len(schedule.names)):  # each has a change: its start
         changes = schedule.history[schedule.history[:, 1] == j]
@@ -162,8 +175,8 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> 
     )  # fmt: skip
     count = schedule.nodes.count
     ax.axhline(count, color=BOUND, linestyle="--", linewidth=1.2)
-    ax.set(xlabel="time (h)", ylabel="nodes (held)", ylim=(0, count * 1.04), xlim=(hours[0], hours[-1]))
-    ax.set_title(schedule.policy.name)
+    ax.set(xlabel="time (h)", ylabel="nodes held", ylim=(0, count * 1.04), xlim=(hours[0], hours[-1]))
+    ax.set_title(schedule.policy.name, fontsize="medium")
     finish_axes(ax, legend="right", reverse=True)
     return ax
 
@@ -174,10 +187,11 @@ def plot_response_times(
     """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
     ax = ax or new_axes(SIZE)
     names = labels or [schedule.policy.name for schedule in schedules]
-    for number, (schedule, name) in enumerate(zip(schedules, names, strict=True)):
+    looks = styles(names, POLICY_COLORS)
+    for schedule, name in zip(schedules, names, strict=True):
         T = np.sort(schedule.response_time)
-        style = nth_style(number) | {"label": f"{name} (mean {T.mean():,.0f} s)"} | kwargs
+        style = looks[name] | {"label": f"{name} (mean {T.mean():,.0f} s)"} | kwargs
         ax.step(T, np.arange(1, len(T) + 1) / len(T), where="post", **style)
-    ax.set(xlabel="response time (s)", ylabel="jobs done (share)", ylim=(0, 1), xscale="log")
+    ax.set(xlabel="response time (s)", ylabel="share of the jobs done", ylim=(0, 1), xscale="log")
     finish_axes(ax)
     return ax

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import require_choice, require_count, require_seed, require_share
-from ..base.drawing import band, finish_axes, label_ends, new_axes, nth_style
+from ..base.drawing import band, finish_axes, label_ends, new_axes, styles
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..base.results import Result
 from .jobs import ClusterJob, Stream, Workload
 from .nodes import Nodes
 from .policies.base import Policy
-from .result import FIGURES, SIZE, Schedule
+from .result import FIGURES, POLICY_COLORS, SIZE, Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,12 +233,12 @@ def plot_sweep(
     ax = ax or new_axes(SIZE)
     rows = study.table(figure)
     lines = []
-    for number, policy in enumerate(dict.fromkeys(row["policy"] for row in rows)):
+    for policy, look in styles(dict.fromkeys(row["policy"] for row in rows), POLICY_COLORS).items():
         own = sorted((row for row in rows if row["policy"] == policy), key=lambda row: row[against])
         x = np.array([row[against] for row in own], dtype=float)
         y = np.array([row[figure] for row in own])
         half = np.nan_to_num([row[f"{figure}_half_width"] for row in own])
-        style: dict[str, Any] = nth_style(number) | {"marker": "o", "markersize": 4} | kwargs
+        style: dict[str, Any] = look | {"marker": "o", "markersize": 4} | kwargs
         lines += ax.plot(x, y, label=policy, **style)
         band(ax, x, np.maximum(y - half, 0), y + half, lines[-1].get_color())
     unit = " (s)" if figure.endswith(("time", "delay", "makespan")) else ""

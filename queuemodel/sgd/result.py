@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import require_count, require_number, require_share
-from ..base.drawing import COLORS, finish_axes, new_axes, nth_style
+from ..base.drawing import COLORS, SMALL, finish_axes, new_axes, styles
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.results import Result, finite, percent
@@ -25,20 +25,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+#: Of what is often compared; the same in every figure.
+STRATEGY_COLORS = {
+    "sync": COLORS[7],
+    "local-sgd": COLORS[0],
+    "adacomm": COLORS[1],
+    "overlap-local-sgd": COLORS[2],
+    "top-k": COLORS[3],
+    "block-sign": COLORS[4],
+    "block-sign-local": COLORS[5],
+    "adaquant": COLORS[6],
+}
+
+
 def plot_losses(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """Loss against wall-clock time: means over the seeds, and their range; without training, steps per second."""
     shown = [(one, one.descent) for one in comparison.rows if one.descent is not None]
     if not shown:
         return _plot_rates(comparison, ax)
     ax = ax or new_axes((7.2, 4.6))
-    for i, (one, run) in enumerate(shown):
-        style, time, losses = nth_style(i), run.times.mean(axis=0)[1:], run.losses[:, 1:]
-        ax.plot(time, losses.mean(axis=0), label=one.name, lw=1.4, **style)
+    looks = styles([one.name for one, _ in shown], STRATEGY_COLORS)
+    for one, run in shown:
+        style, time, losses = looks[one.name], run.times.mean(axis=0)[1:], run.losses[:, 1:]
+        ax.plot(time, losses.mean(axis=0), label=one.name, lw=1.8, **style)
         ax.fill_between(time, losses.min(axis=0), losses.max(axis=0), color=style["color"], alpha=0.15, lw=0)
     if comparison.target is not None:
         ax.axhline(comparison.target, color="black", lw=0.8, ls=":")
-        ax.annotate("target", (0.01, comparison.target), xycoords=("axes fraction", "data"), ha="left", va="bottom")
-    ax.set(xlabel="seconds", ylabel="loss", xscale="log", yscale="log")
+        where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "bottom", "fontsize": SMALL}
+        ax.annotate("target", (0.01, comparison.target), **where)
+    ax.set(xlabel="time (s)", ylabel="loss", xscale="log", yscale="log")
     finish_axes(ax, legend="right")
     return ax
 
@@ -51,7 +66,7 @@ def _plot_rates(comparison: Comparison, ax: Axes | None) -> Axes:
     ends = np.array([[row["steps_per_second_low"], row["steps_per_second_high"]] for row in rows]).T
     ax.barh([row["strategy"] for row in rows], rates, xerr=np.abs(ends - rates), color=COLORS[0], alpha=0.7)
     ax.invert_yaxis()
-    ax.set(xlabel="steps of all workers per second", xlim=(0, None))
+    ax.set(xlabel="throughput of all workers (steps/s)", xlim=(0, None))
     finish_axes(ax, legend=None)
     return ax
 
@@ -63,10 +78,11 @@ def plot_time_to_target(comparisons: Sequence[Comparison], *, ax: Axes | None = 
     for comparison in comparisons:
         for one in comparison.rows:
             points.setdefault(one.name, []).append((comparison.workers, float(np.median(one.seconds_to))))
-    for i, (name, own) in enumerate(points.items()):
+    looks = styles(points, STRATEGY_COLORS)
+    for name, own in points.items():
         if known := [point for point in own if np.isfinite(point[1])]:
-            ax.plot(*zip(*known, strict=True), marker="o", ms=3, label=name, **nth_style(i))
-    ax.set(xlabel="workers", ylabel="seconds to the target", yscale="log")
+            ax.plot(*zip(*known, strict=True), marker="o", ms=3, label=name, **looks[name])
+    ax.set(xlabel="workers", ylabel="time to the target (s)", yscale="log")
     finish_axes(ax, legend="right")
     return ax
 

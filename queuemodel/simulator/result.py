@@ -274,7 +274,7 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     """
     if not -len(profile.steps) <= step < len(profile.steps):
         raise DataError(f"plot_timeline: step must be 0 to {len(profile.steps) - 1}, got {step!r}")
-    ax = ax or new_axes((9, 2.6))
+    ax = ax or new_axes((8, 2.6))
     links = estimate_links(profile)
     seconds = {"fetch": 1 / links.transmit.rate, "push": 1 / links.receive.rate}
     style: dict[str, Any] = {"height": 0.6, "edgecolor": "white", "linewidth": 0.5, **kwargs}

@@ -31,8 +31,8 @@ def test_the_law_is_found_where_it_holds(critical):
     assert fitted.examples(65536) == pytest.approx(law(65536, critical=critical), rel=0.06)
     assert fitted.steps(2048) == pytest.approx(fitted.examples(2048) / 2048)
     assert [row["measured"] for row in fitted.to_rows()] == pytest.approx(law(SIZES, critical=critical))
-    lines = {str(line.get_label())[:6]: line.get_data() for line in fitted.plot(largest=20_000).lines}
-    assert lines["fitted"][1] == pytest.approx(law(lines["fitted"][0], critical=critical), rel=0.06)
+    lines = {line.get_label(): line.get_data() for line in fitted.plot(largest=20_000).lines}
+    assert lines["predicted"][1] == pytest.approx(law(lines["predicted"][0], critical=critical), rel=0.06)
 
 
 def test_the_posterior_by_brute_force():
