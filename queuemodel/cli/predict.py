@@ -166,12 +166,11 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
 @ask.option("--show shown", ask.COUNT, "Number of workers that the page shows first.", common=False)
 @ask.format_option
 def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
-    """Write a report that one can mail: one HTML file that computes what-ifs itself.
+    """Write a report: one HTML file with what-ifs, which needs no network.
 
-    The page needs no network. Sliders change workers, epochs, price and deadline; for asynchronous training also
-    servers, bandwidth, accelerators and batch size: the page then solves the closed network, and --method trace adds
-    the simulation's curve. --format json or csv also prints the prediction. Defaults are one epoch and a least
-    efficiency of 0.5.
+    Sliders change workers, epochs, price and deadline, and what the model answers of servers, bandwidth, latency and
+    accelerators. A simulated prediction (--method trace) has no such what-ifs. --format json or csv also prints the
+    prediction. Defaults are 1 epoch and a least efficiency of 0.5.
 
     \b
     Example:
@@ -191,7 +190,7 @@ def report_command(output: str, shown: int | None, output_format: str, **options
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
     curve = predict(**question)
-    curve.report(output, profile=profile, workers=shown, **goal)
+    curve.report(output, profile=profile, workers=shown, progress=ask.watched(), **goal)
     if output_format != "table":
         ask.show(curve, output_format)
     remarks = filter(None, [curve.assumption, f"{output}: open it in a browser"])

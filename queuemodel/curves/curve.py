@@ -213,12 +213,17 @@ class ThroughputCurve(Result):
         return plot_throughput(self, ax=ax, **kwargs)
 
     def report(
-        self, path: str | os.PathLike[str] | None = None, *, profile: Profile | None = None, **questions: float | None
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        progress: bool = False,
+        **questions: float | None,
     ) -> str:
         """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
-        Where the curve's model is a closed network of recorded steps, the page recomputes curve, plan and cost as
-        Python does; else the plan and the cost only.
+        The page interpolates between curves that are computed here for a grid of what-ifs, within about 1 %. A
+        simulated curve takes too long for that: its page answers questions of time and cost alone.
 
         Parameters
         ----------
@@ -226,6 +231,8 @@ class ThroughputCurve(Result):
             Where to write it too (.html), whole or not at all.
         profile : Profile, optional
             Its first step with operations is drawn.
+        progress : bool
+            Show a progress bar on standard error.
         **questions
             Initial values: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s), ``price_per_node_hour`` and
             ``min_efficiency``.
@@ -242,7 +249,9 @@ class ThroughputCurve(Result):
         DataError
             When it cannot be written.
         """
-        return report_page("curve", curve_data(self, profile=profile, questions=questions), path=path)
+        return report_page(
+            "curve", curve_data(self, profile=profile, questions=questions, progress=progress), path=path
+        )
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """`to_rows`, with the bottleneck's utilization only: what fits a page."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
 from ..base.results import counted, percent
+from .what_ifs import controls_of, grid
 
 if TYPE_CHECKING:
     from ..profile.profile import Profile, Step
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
 #: A curve, which writes its page with these functions and so is imported after them.
 ThroughputCurve = Any
 
-MOST_WORKERS = 256  # that a page computes
-MOST_SPANS = 1000  # the longest, or a page would be too large
+MOST_SPANS = 400  # the longest, or a page would be too large
 
 #: Kind of operation and what does it, named as the fitted network's stations.
 LANES = {"fetch": "transmit link", "compute": "worker", "push": "receive link", "update": "server update"}
@@ -73,36 +74,26 @@ def _of_round(one: Round) -> dict[str, Any]:
 #: Questions whose initial values a caller may set.
 QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
 
-#: What every page of a curve has.
-FIELDS = (
-    "workers", "steps_per_second", "lower", "upper", "single", "batch_size", "parameter_servers", "nodes",
-    "confidence", "bound_lower", "bound_upper", "saturation_workers", "bottleneck", "profiled_workers", "measured",
-    "method", "synchronous", "stations", "utilization", "residence_time", "think_time",
-)  # fmt: skip
-
 
 def curve_data(
-    curve: ThroughputCurve, *, profile: Profile | None, questions: Mapping[str, float | None]
+    curve: ThroughputCurve,
+    *,
+    profile: Profile | None,
+    questions: Mapping[str, float | None],
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Plain values of everything that the page of a curve shows; refuses questions out of range or unknown."""
+    asked = _checked(questions)
     model = curve.model
-    obstacle = model.obstacle() if model else "the curve has no model"
-    if not obstacle and curve.workers[-1] > MOST_WORKERS:
-        obstacle = f"more than {MOST_WORKERS} workers keep a reader waiting"
-    network, shown = None, curve.method
-    if model and not obstacle:
-        network = model.recipe(workers=int(curve.workers[-1]), confidence=curve.confidence)
-        shown = network["servers"][curve.parameter_servers]["method"]
-    fields = FIELDS if network is None or curve.method != shown else ("workers",)  # the page has the rest
+    controls = controls_of(curve) if model is not None and model.quick else []
     job = profile.job if profile is not None else getattr(model, "job", None)
     name = (job.name if job else "") or "Training job"
     return {
         "title": f"{name}: throughput against workers",
-        "job": name,
-        "curve": {field: getattr(curve, field) for field in fields},
-        "network": network,
-        "obstacle": obstacle,
-        "questions": _checked(questions) | {"dataset_size": questions.get("dataset_size") or curve.dataset_size},
+        "controls": [asdict(control) for control in controls],
+        "grid": grid(curve, controls, progress=progress),
+        "confidence": curve.confidence,
+        "questions": asked | {"dataset_size": asked["dataset_size"] or curve.dataset_size},
         "caption": curve.caption(),
         "parameters": model.to_rows() if model is not None else [],
         "about": _about(curve, profile),

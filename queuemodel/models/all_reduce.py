@@ -330,10 +330,6 @@ class AllReduceModel(Model):
         """See `Model`."""
         return self.scenario.bandwidth or self.fitted.nominal
 
-    def obstacle(self) -> str:
-        """Why a page cannot recompute the model's curve."""
-        return "synchronous rounds are no closed network"
-
     @property
     def note(self) -> str:
         """What the profile cannot know."""

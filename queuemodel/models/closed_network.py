@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -19,7 +20,6 @@ from ..profile.job import Job
 from ..queueing.network import Network
 from ..queueing.solve import solve
 from ..queueing.stations import JobClass, Station
-from . import recipe
 from .demands import Demands, Servers
 from .ensemble import Discrepancy, model_error, profiled_error, worst_error
 from .outcome import Breakdown, Model, Outcome
@@ -215,13 +215,17 @@ class TrainingModel(Model):
         return Pace(*map(np.concatenate, zip(*found, strict=True)))
 
     def _demands(self, demands: Demands, populations: np.ndarray) -> Iterator[tuple[np.ndarray, Demands]]:
-        """Populations (n,) in blocks, with demands of the fit as their workers have them.
+        """Populations (n,) in blocks, with the demands of the fit as their workers have them.
 
         At a barrier all transfer at once; what transfers over other links hide depends on how many share one.
         """
-        apart = self.barrier is None or self.scenario.bandwidth is None
-        for block in [populations] if apart else np.split(populations, len(populations)):
-            yield block, self.changed(demands, together=1 if apart else int(block[0]))
+        if self.barrier is None or self.scenario.bandwidth is None:
+            yield populations, self.changed(demands)
+            return
+        each = [self.changed(demands, together=int(n)) for n in populations]
+        new = [i for i, one in enumerate(each) if not i or not np.array_equal(one.worker, each[i - 1].worker)]
+        for first, last in itertools.pairwise([*new, len(each)]):
+            yield populations[first:last], each[first]
 
     def _computed(self, populations: np.ndarray) -> np.ndarray:
         """Most steps per second (n,) at a barrier: as many as if workers only computed.
@@ -341,14 +345,6 @@ class TrainingModel(Model):
     def bandwidth(self) -> float | None:
         """See `Model`."""
         return self.scenario.bandwidth or self.fitted.recorded.bandwidth
-
-    def obstacle(self) -> str:
-        """Why a page cannot recompute the curve of this model; empty when it can."""
-        return recipe.obstacle(self)
-
-    def recipe(self, *, workers: int, confidence: float) -> dict[str, Any]:
-        """What a page needs for that (`queuemodel.models.recipe`)."""
-        return recipe.recipe(self, workers=workers, confidence=confidence)
 
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit cannot know."""

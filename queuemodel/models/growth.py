@@ -280,6 +280,7 @@ class GrowthModel(Model):
     ranks_per_node: int | None = None
     link: float | None = None
     assumption: str = ""
+    changes = ("parameter_servers", "shards")
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -422,14 +423,10 @@ class GrowthModel(Model):
         ModelError
             For any other change: throughputs alone do not tell its effect.
         """
-        answered = ("parameter_servers", "shards") if self.strategy == "async-ps" else ()
+        answered = self.changes if self.strategy == "async-ps" else ()
         if unknown := next((n for n, value in changes.items() if value is not None and n not in answered), None):
             raise ModelError(f"{unknown} needs a profile with recorded steps: throughputs alone do not tell its effect")
         return replace(self, scenario=self.scenario.updated(**changes))
-
-    def obstacle(self) -> str:
-        """Why a page cannot recompute the model's curve."""
-        return "throughputs alone do not tell what other machines would change"
 
     def caption(self) -> str:
         """Which job, and what the fit cannot know."""

@@ -104,6 +104,7 @@ class Model(Result):
     scenario: Scenario = field(default_factory=Scenario)  # What differs from the machines of the data
     changes: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str] = ""  # For refusals: no change "of the closed network"
+    quick: ClassVar[bool] = True  # A curve takes milliseconds, so that a page may hold hundreds
 
     if TYPE_CHECKING:
 
@@ -179,18 +180,14 @@ class Model(Result):
         return finish(model, outcome, counts, confidence)
 
     def explore(self, *, workers: int = 32) -> Explorer:
-        """What-ifs as sliders in a notebook, the curve for 1 to ``workers`` workers redrawn as one drags.
+        """The what-ifs of a report as sliders in a notebook, with the curve of 1 to ``workers`` workers.
 
         Raises
         ------
         MissingDependencyError
             Without ipywidgets (``pip install 'queuemodel[notebook]'``).
         """
-        return Explorer(self, workers=workers, batch_size=self.job.batch_size, bandwidth=self.bandwidth)
-
-    def obstacle(self) -> str:
-        """Why a page cannot recompute the model's curve; empty when it can."""
-        raise NotImplementedError
+        return Explorer(self, workers=workers)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""

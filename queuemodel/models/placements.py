@@ -302,10 +302,6 @@ class PlacementModel(Model):
             for one, found, off, told in zip(LAW, value.tolist(), error.tolist(), self._told(), strict=True)
         )  # fmt: skip
 
-    def obstacle(self) -> str:
-        """Why a page cannot recompute the model's curve."""
-        return "step times by placement do not tell what other machines would change"
-
     def caption(self) -> str:
         """What was measured, and what the fit cannot know."""
         return f"{len(self.measured)} placements on at most {self.profiled_nodes} nodes; {self.note}".rstrip("; ")

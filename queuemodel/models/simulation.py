@@ -41,9 +41,6 @@ from .simulation_calibration import (
 )
 from .step_fit import fit_steps, servers_of, step_note, tensor_bytes_of
 
-#: Settings that say how to simulate, and nothing of the job.
-HOW = ("seed", "progress", "congestion_control", "buffer")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationModel(Model):
@@ -62,6 +59,7 @@ class SimulationModel(Model):
         "accelerator_speed",
     )  # fmt: skip
     kind = "of the simulation"
+    quick = False
 
     @property
     def job(self) -> Job:
@@ -86,7 +84,7 @@ class SimulationModel(Model):
 
     @cached_property
     def closed_network(self) -> TrainingModel:
-        """The closed network of the same job, as far as it knows the changes: what a page computes with."""
+        """The closed network of the same job, as far as it knows the changes, for the parameters."""
         model = fit_network(msgspec.structs.replace(self.profile, throughputs=list(self.measured)))
         return model.what_if(**self.scenario.of(WHAT_IFS))
 
@@ -215,17 +213,6 @@ class SimulationModel(Model):
     def _as_profiled(self) -> dict[str, Any]:
         """Arguments of `trace_runs` for the profiled machines."""
         return {name: value for name, value in self.run_settings.items() if name not in (*WHAT_IFS, "worker_speeds")}
-
-    def obstacle(self) -> str:
-        """Why a page cannot recompute the model's curve; empty when the closed network can."""
-        unknown = [name for name in self.run_settings if name not in (*WHAT_IFS, *HOW)]
-        if unknown:
-            return f"the closed network does not know: {', '.join(name.replace('_', ' ') for name in unknown)}"
-        return self.closed_network.obstacle()
-
-    def recipe(self, *, workers: int, confidence: float) -> dict[str, Any]:
-        """What a page needs: the closed network's."""
-        return self.closed_network.recipe(workers=workers, confidence=confidence)
 
     def caption(self) -> str:
         """Which job, on how many servers."""

@@ -1,8 +1,8 @@
 """A report that one can mail: one HTML file with its data, its style and its scripts, which needs nothing else.
 
-A result gathers what its page shows as plain values (`reporting` beside it), and `report_page` puts them into one file
-with the scripts beside this module: chart.js draws and page.js has what all pages share; network.js and plan.js give
-the same numbers as Python to settings.js, figures.js and curve.js; comparison.js is the page of a comparison.
+A result gathers what its page shows as plain values, and `report_page` puts them into one file with the scripts beside
+this module: chart.js draws, page.js has what all pages share. grid.js interpolates between Python's curves, plan.js
+chooses workers, and figures.js and curve.js show both; comparison.js is the page of a comparison.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["SUFFIXES", "report_page"]
 SUFFIXES = (".html", ".htm")
 
 #: Bytes; a page is to be mailed.
-LARGEST = 500_000
+LARGEST = 300_000
 
 #: Scripts of each kind of page, in the order in which they build on each other.
 SCRIPTS = {
-    "curve": ("chart", "page", "network", "plan", "settings", "figures", "curve"),
+    "curve": ("chart", "page", "grid", "plan", "figures", "curve"),
     "comparison": ("chart", "page", "comparison"),
 }
 

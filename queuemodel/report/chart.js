@@ -31,10 +31,11 @@ function scale(low, high, from, to, log) {
 }
 
 /**
- * Draw marks into `host`, whose old picture goes; what has a `label` stands in the legend above.
+ * Draw marks into `host`, whose old picture goes; what has a `label` stands in the legend above. `hover` has a text for
+ * each x of the last line or bars, which shows while a pointer is nearest to it.
  * x and y are {low, high, label, log, whole, names}; names: rows from top to bottom instead of numbers.
  */
-function drawChart(host, { title, x, y, marks, height = 340 }) {
+function drawChart(host, { title, x, y, marks, hover, height = 340 }) {
   const width = Math.max(300, host.clientWidth || 680);
   const left = y.names ? 8 + 7.2 * Math.max(...y.names.map((name) => name.length)) : MARGIN.left;
   const across = scale(x.low, x.high, left, width - MARGIN.right, x.log);
@@ -73,6 +74,30 @@ function drawChart(host, { title, x, y, marks, height = 340 }) {
   axes.append(text((left + width - MARGIN.right) / 2, height - 8, x.label, { "text-anchor": "middle" }));
   picture.append(axes, plot);
   host.replaceChildren(legend(marks), picture);
+  if (hover) host.append(readout(picture, hover, marks.findLast(({ kind }) => kind === "line" || kind === "bars").x.map(across)));
+}
+
+/** A line below a picture that has the text of the place nearest to the pointer, which a rule marks. */
+function readout(picture, texts, xs) {
+  const words = document.createElement("p");
+  words.className = "readout";
+  const { y, height } = picture.querySelector("clipPath rect").getBBox();
+  const rule = svg("line", { y1: y, y2: y + height, class: "rule" });
+  const hint = "Point at the figure for values.";
+  words.textContent = hint;
+  picture.append(rule);
+  picture.addEventListener("pointermove", (event) => {
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse()).x;
+    const nearest = xs.reduce((best, x, i) => (Math.abs(x - at) < Math.abs(xs[best] - at) ? i : best), 0);
+    for (const end of ["x1", "x2"]) rule.setAttribute(end, xs[nearest]);
+    rule.classList.add("shown");
+    words.textContent = texts[nearest];
+  });
+  picture.addEventListener("pointerleave", () => {
+    rule.classList.remove("shown");
+    words.textContent = hint;
+  });
+  return words;
 }
 
 function text(x, y, words, attributes = {}) {
@@ -120,13 +145,6 @@ const DRAW = {
     return mark.x.map((value, i) =>
       svg("circle", { cx: across(value), cy: up(mark.y[i]), r: mark.r || 4, ...painted(mark, "dots") }),
     );
-  },
-  /** What a pointer near a point says. */
-  hits(mark, across, up) {
-    return mark.x.map((value, i) => {
-      const place = { cx: across(value), cy: up(mark.y[i]), r: 9, fill: "transparent" };
-      return svg("circle", place, svg("title", {}, mark.titles[i]));
-    });
   },
   vertical(mark, across, up, { floor }) {
     const x = across(mark.x);

@@ -1,147 +1,216 @@
-// The report of a throughput curve: what follows from its settings.
+// The report of a throughput curve: what can be changed, and what follows.
 
-/** What the page says of settings: the curve, and the plan; the numbers of Python. */
+const { workers: shownFirst, min_efficiency: leastEfficiency, epochs, ...questions } = data.questions;
+const counts = cells[0].curve.workers;
+const start = {
+  workers: shownFirst,
+  ...asPredicted,
+  epochs: epochs || 1,
+  ...questions,
+  min_efficiency: leastEfficiency ?? 0.5,
+};
+const specs = [
+  { name: "workers", label: "workers", least: counts[0], most: counts.at(-1), whole: true },
+  ...data.controls.map(({ least, most, factor, value, ...one }) => ({
+    ...one, factor, least: least / factor, most: most / factor, log: true, optional: value === null,
+    placeholder: "as profiled", rest: Math.sqrt(least * most) / factor,
+  })),
+  { name: "epochs", label: "epochs", least: 0.01, most: 1000, limit: 1e9, log: true },
+  mayBe("dataset_size", "examples per epoch", 1, 1e9, 1e15, { whole: true, placeholder: "unknown" }),
+  mayBe("deadline", "deadline", 0.01, 1000, 1e5, { unit: "h", factor: 3600 }),
+  PRICE,
+  mayBe("min_efficiency", "least efficiency", 0.01, 1, 1),
+];
+start.workers ??= recommended(planWorkers(cells[0].curve, start))?.workers ?? counts[Math.min(3, counts.length - 1)];
+const places = placesFor("recommendation", "scenario", "throughput", "answers", "scenarios", "step", "plan", "timeline");
+for (const name of ["recommendation", "answers"]) places[name].setAttribute("aria-live", "polite");
+let kept = null; // the scenario that others are compared with
+
+/** What follows from settings: the curve, the plan, and the answers at the chosen number of workers. */
 function answer(settings) {
-  const knee = data.curve.saturation_workers ?? Infinity;
-  const curve = network ? solveNetwork(network, settings) : { ...data.curve, saturation_workers: knee };
-  return { curve, plan: planWorkers(curve, settings) };
+  const curve = curveOf(settings);
+  const at = curve.workers.indexOf(settings.workers);
+  const examples = settings.dataset_size === null ? null : settings.epochs * settings.dataset_size;
+  const price = settings.price_per_node_hour;
+  const of = (x) => {
+    const time = examples === null ? null : examples / (x * curve.batch_size);
+    const cost = time === null || price === null ? null : (time / 3600) * price * curve.nodes[at];
+    return { steps: x, examples: x * curve.batch_size, time, cost };
+  };
+  const [now, slow, fast] = [curve.steps_per_second, curve.lower, curve.upper].map((X) => of(X[at]));
+  return { settings: { ...settings }, curve, at, now, slow, fast, plan: planWorkers(curve, settings) };
 }
 
-const places = placesFor("recommendation", "answers", "throughput", "step", "plan", "timeline");
-for (const name of ["recommendation", "answers"]) places[name].setAttribute("aria-live", "polite");
-let solved = { key: "", told: null };
-let first = null; // the curve that the page begins with
-
 function refresh() {
-  if (network && !network.servers[settings.parameter_servers]) settings.parameter_servers = start.parameter_servers;
-  const machines = JSON.stringify({ ...settings, workers: 0 });
-  if (solved.key !== machines) solved = { key: machines, told: answer(settings) };
-  const { curve, plan } = solved.told;
-  first ??= answer(start).curve;
-  const changed = first.workers.some((n, i) => first.steps_per_second[i] !== curve.steps_per_second[curve.workers.indexOf(n)]);
   const nearest = (best, n) => (Math.abs(n - settings.workers) < Math.abs(best - settings.workers) ? n : best);
-  settings.workers = curve.workers.reduce(nearest);
-  controls.workers.limit(curve.workers.at(-1));
+  settings.workers = counts.reduce(nearest);
+  const told = answer(settings);
+  const before = answer({ ...(kept || start), workers: settings.workers });
+  const changed = told.curve !== before.curve;
   showControls();
   table.marked = settings.workers;
-  showRecommendation(curve, plan);
-  showAnswers(curve, curve.workers.indexOf(settings.workers), changed ? first : null);
-  showThroughput(curve, changed ? first : curve);
-  showStep(curve);
-  showPlan(plan);
+  const scenario = changes(settings, start).join(", ") || "as predicted";
+  places.scenario.replaceChildren(`${counted(settings.workers, "worker")}; ${scenario}.`);
+  showRecommendation(told);
+  showAnswers(told, changed ? before : null);
+  showThroughput(told.curve, changed ? before.curve : null, scenario);
+  showScenarios(kept ? answer(kept) : answer(start), told);
+  showStep(told.curve, told.at);
+  showPlan(told.plan);
   if (data.timeline) showTimeline(places.timeline);
 }
 
-/** The first of these goals that has an answer, and what the fastest number of workers would add. */
-function showRecommendation(curve, plan) {
-  const wanted = ["cheapest within", "cheapest", "smallest within", "efficiency"];
-  const best = wanted.map((goal) => plan.find((one) => one.goal.startsWith(goal) && one.workers)).find(Boolean);
-  if (!best) {
-    places.recommendation.replaceChildren(h("p", {}, "No number of workers on the curve meets a goal."));
-    return;
-  }
-  const X = curve.steps_per_second;
-  const [at, quick] = [curve.workers.indexOf(best.workers), X.indexOf(Math.max(...X))];
-  const short = (value) => Number(value.toPrecision(3));
-  const rate = `process ${short(X[at] * curve.batch_size)} examples/s`;
-  const does = best.time === null ? rate : `finish in ${duration(best.time, short)}`;
-  const costs = best.cost === null ? "" : ` and cost ${short(best.cost)}`;
-  const verb = best.workers === 1 ? does.replace("process", "processes").replace("finish", "finishes") : does;
-  const gain = X[quick] / X[at] - 1;
-  const dearer = (curve.nodes[quick] / curve.nodes[at]) * (X[at] / X[quick]) - 1;
-  const more =
-    gain > 0.005
-      ? ` ${counted(curve.workers[quick], "worker")}, the fastest on the curve, are ${Math.round(100 * gain)} % faster` +
-        (best.cost === null ? "." : ` and cost ${Math.round(100 * dearer)} % more.`)
-      : " No more workers are faster.";
-  const sentence = `${counted(best.workers, "worker")} ${verb}${best.workers === 1 ? costs.replace("cost", "costs") : costs} (${best.goal}).`;
-  places.recommendation.replaceChildren(h("p", { class: "lead" }, sentence + more));
+const three = (value) => Number(value.toPrecision(3));
+const hours = (value) => duration(value, three);
+const money = (value) => (value === null ? "-" : three(value));
+
+/** Value of a control as people read it. */
+function said(spec, value) {
+  return value === null ? spec.placeholder : `${three(value / (spec.factor || 1))} ${spec.unit || ""}`.trim();
 }
 
-function showAnswers(curve, at, before) {
-  const X = curve.steps_per_second[at];
-  const rate = curve.batch_size;
-  const examples = settings.dataset_size === null ? null : settings.epochs * settings.dataset_size;
-  const time = (x) => (examples === null ? null : examples / (x * rate));
-  const price = settings.price_per_node_hour;
-  const cost = (x) => (examples === null || price === null ? null : (time(x) / 3600) * price * curve.nodes[at]);
-  const ends = (show, measure) =>
-    measure(X) === null ? "" : `${show(measure(curve.upper[at]))} to ${show(measure(curve.lower[at]))}`;
+/** What of the machines differs. */
+function changes(settings, from) {
+  const machines = specs.filter(({ name }) => name in asPredicted && settings[name] !== from[name]);
+  return machines.map((spec) => `${spec.label} ${said(spec, settings[spec.name])}`);
+}
+
+/** The first of these goals that has an answer. */
+function recommended(plan) {
+  const goals = ["cheapest within", "cheapest", "smallest within", "efficiency"];
+  return goals.map((goal) => plan.find((one) => one.goal.startsWith(goal) && one.workers)).find(Boolean);
+}
+
+/** The recommendation, and what the fastest number of workers would add. */
+function showRecommendation({ curve, plan }) {
+  const best = recommended(plan);
+  const X = curve.steps_per_second;
+  const quick = X.indexOf(Math.max(...X));
+  if (!best) {
+    const most = counted(curve.workers[quick], "worker");
+    const words = `No number of workers on the curve meets a goal. ${most} are the fastest.`;
+    places.recommendation.replaceChildren(h("p", { class: "lead" }, words));
+    return;
+  }
+  const at = curve.workers.indexOf(best.workers);
+  const one = best.workers === 1 ? "es" : "";
+  const does = best.time === null
+    ? `process${one} ${three(X[at] * curve.batch_size)} examples/s`
+    : `finish${one} in ${duration(best.time, three)}`;
+  const cost = best.cost === null ? "" : ` and cost${one && "s"} ${three(best.cost)}`;
+  const gain = Math.round(100 * (X[quick] / X[at] - 1));
+  const dearer = Math.round(100 * ((curve.nodes[quick] / curve.nodes[at]) * (X[at] / X[quick]) - 1));
+  const price = best.cost === null ? "" : ` and cost ${Math.abs(dearer)} % ${dearer < 0 ? "less" : "more"}`;
+  const more = gain > 0
+    ? `${counted(curve.workers[quick], "worker")}, the fastest on the curve, are ${gain} % faster${price}.`
+    : "No other number of workers is faster.";
+  const lead = `${counted(best.workers, "worker")} ${does}${cost} (${best.goal}). ${more}`;
+  places.recommendation.replaceChildren(h("p", { class: "lead" }, lead));
+}
+
+/** How two answers differ: a factor, or a difference. */
+const factor = (now, before) => `×${three(now / before)}`;
+const difference = (now, before, show = three) => `${now < before ? "−" : "+"}${show(Math.abs(now - before))}`;
+
+function showAnswers({ curve, at, now, slow, fast }, before) {
+  const ends = (name, show) => (now[name] === null ? "" : [slow, fast].map((one) => one[name])
+    .sort((a, b) => a - b).map((value) => show(value)).join(" to "));
+  const than = (name, compare) => (before && now[name] !== null && before.now[name] !== null ? compare(now[name], before.now[name]) : "");
   const knee = curve.saturation_workers;
-  const was = before ? before.steps_per_second[before.workers.indexOf(settings.workers)] : undefined;
-  const difference = was ? `; ×${readable(Number((X / was).toPrecision(3)))} of before` : "";
+  const spent = [...curve.places.map((place, k) => [place, curve.shares[k][at]])].sort((a, b) => b[1] - a[1])[0];
   const tiles = [
-    ["steps_per_second", "steps/s", readable(X), `${readable(curve.lower[at])} to ${readable(curve.upper[at])}${difference}`],
-    ["examples_per_second", "examples/s", readable(X * rate), `batch size ${readable(rate)}`],
-    ["speedup", "speedup", readable(X / curve.single), `efficiency ${percent(X / (curve.workers[at] * curve.single))}`],
-    ["bottleneck", "bottleneck", curve.bottleneck || "none",
-      Number.isFinite(knee) ? `saturation at ${readable(knee)} workers` : "no saturation"],
-    ["time", "time to train", duration(time(X)), ends(duration, time)],
-    ["cost", "cost", readable(cost(X)), ends(readable, cost)],
+    ["steps_per_second", "steps/s", three(now.steps), ends("steps", three), than("steps", factor)],
+    ["examples_per_second", "examples/s", three(now.examples), `batch size ${curve.batch_size}`, ""],
+    ["time", "time to train", hours(now.time), ends("time", hours), than("time", (a, b) => difference(a, b, hours))],
+    ["cost", "cost", now.cost === null ? "-" : three(now.cost), ends("cost", three), than("cost", difference)],
+    ["efficiency", "efficiency", percent(three(now.steps / (curve.workers[at] * curve.single))),
+      `speedup ${three(now.steps / curve.single)}`, ""],
+    ["place", "longest part besides computing", spent ? spent[0] : "-", spent ? `${Math.round(100 * spent[1])} % of a step` : "",
+      knee === null ? "" : `N* ${three(knee)}`],
   ];
-  const boxes = tiles
-    .filter(([, , value]) => value !== "-")
-    .map(([id, name, value, more]) => {
-      const shown = h("output", { id: `answer-${id}`, class: "value" }, value);
-      return h("div", { class: "tile" }, h("h3", {}, name), shown, h("p", {}, more));
-    });
-  const words = `${counted(settings.workers, "worker")}: predictions, with intervals of ${percent(curve.confidence)} below`;
+  const boxes = tiles.filter(([, , value]) => value !== "-").map(([id, name, value, more, change]) => {
+    const output = h("output", { id: `answer-${id}`, class: "value" }, String(value));
+    return h("div", { class: "tile" }, h("h3", {}, name), output, h("p", {}, more), h("p", { class: "change" }, change));
+  });
+  const words = `${counted(curve.workers[at], "worker")}, with ${percent(data.confidence)} intervals${before ? ", and the difference" : ""}.`;
   places.answers.replaceChildren(h("p", {}, words), h("div", { class: "tiles" }, ...boxes));
 }
 
-function showPlan(plan) {
-  const interval = (low, high, show) => (low === null && high === null ? "" : `${show(low)} to ${show(high)}`);
-  const within = (value, low, high, show) => {
-    const ends = interval(low, high, show);
-    return show(value) + (ends ? ` (${ends})` : "");
+/** The kept scenario and the present one side by side. */
+function showScenarios(first, second) {
+  if (!kept && first.curve === second.curve) {
+    const words = "Change a machine above, or keep the present scenario, to see two side by side.";
+    places.scenarios.replaceChildren(h("p", {}, words));
+    return;
+  }
+  const row = (what, show, compare) => {
+    const [a, b] = [first, second].map(show);
+    return { what, [kept ? "kept" : "as predicted"]: a, now: b, difference: a === b || !compare ? "" : compare(second, first) };
   };
+  const asked = specs.map((spec) => row(spec.unit ? `${spec.label} (${spec.unit})` : spec.label,
+    ({ settings }) => (settings[spec.name] === null ? spec.placeholder || "none" : three(settings[spec.name] / (spec.factor || 1)))));
+  const interval = (name, show) => ({ now, slow, fast }) => {
+    if (now[name] === null) return "-";
+    const [low, high] = [slow[name], fast[name]].sort((a, b) => a - b);
+    return `${show(now[name])} (${show(low)} to ${show(high)})`;
+  };
+  const rows = [
+    ...asked.filter((one) => one.now !== Object.values(one)[1]),
+    row("steps/s", interval("steps", three), (a, b) => factor(a.now.steps, b.now.steps)),
+    row("time to train", interval("time", hours), (a, b) => difference(a.now.time, b.now.time, hours)),
+    row("cost", interval("cost", three), (a, b) => (a.now.cost === null || b.now.cost === null ? "" : difference(a.now.cost, b.now.cost))),
+  ].filter((one) => one.now !== "-");
+  places.scenarios.replaceChildren(table(kept ? "The scenario that was kept, and the present one" : "As predicted, and the present scenario", rows));
+}
+
+function showPlan(plan) {
+  const within = (value, low, high, show) => show(value) + (low === null ? "" : ` (${show(low)} to ${show(high)})`);
   const known = (n) => (n === null ? "?" : String(n));
   const rows = plan.map((one) => ({
     goal: one.goal,
     workers: one.workers ?? "none",
-    "workers, interval": interval(one.workers_low, one.workers_high, known),
-    time: within(one.time, one.time_low, one.time_high, duration),
-    cost: within(one.cost, one.cost_low, one.cost_high, readable),
+    "workers, interval": one.workers_low === null && one.workers_high === null ? ""
+      : `${known(one.workers_low)} to ${known(one.workers_high)}`,
+    time: within(one.time, one.time_low, one.time_high, hours),
+    cost: within(one.cost, one.cost_low, one.cost_high, money),
   }));
-  const missing =
-    settings.dataset_size === null ? "Times and costs need the number of examples per epoch: set it above. " : "";
-  const words = `${missing}A question without a value is not asked; a price is of each node, servers included.`;
-  const shown = rows.length ? table("Choices of workers", rows) : h("p", {}, "Nothing is asked.");
+  const missing = settings.dataset_size === null ? "Times and costs need the examples per epoch: set them above. " : "";
+  const words = `${missing}The price is of each node, parameter servers included.`;
+  const shown = rows.length ? table("Choices of workers", rows) : h("p", {}, "No goal is set.");
   places.plan.replaceChildren(h("p", {}, words), shown);
 }
 
 /** One recorded step or round: its picture, which `refresh` draws, and its table. */
 function recorded() {
   const { what, note, lanes, spans } = data.timeline;
-  const columns = ["name", "asked for (s)", "began (s)", "ended (s)", "bytes"];
+  const columns = ["name", "requested (s)", "began (s)", "ended (s)", "bytes"];
   const rows = spans.map(([lane, ...cells]) =>
     Object.fromEntries([["where", lanes[lane]], ...columns.map((name, i) => [name, cells[i]])]),
   );
-  const numbers = folded("Table of what it consists of", table(`One recorded ${what}`, rows));
+  const numbers = folded("Table of its operations", table(`One recorded ${what}`, rows));
   return section(`One recorded ${what}`, h("p", {}, note), places.timeline, numbers);
 }
 
 function layOut() {
-  const offered = network
-    ? "This page recomputes the curve, its interval, the plan and the cost by mean-value analysis of the fitted closed " +
-      "network, as Python does."
-    : `Workers, epochs, deadline and price can be changed here. What other machines would do is not recomputed: ${data.obstacle}.`;
-  const again = h("button", { type: "button", click: () => set(start) }, "As it was");
-  const simulated = network && data.curve.steps_per_second;
-  const dashed = `Dashed: ${data.curve.method}, for the machines as they were at first; it is not recomputed here.`;
+  const keep = h("button", { type: "button", click: () => { kept = { ...settings }; refresh(); } }, "Keep to compare");
+  const back = h("button", { type: "button", click: () => { kept = null; set(start); } }, "As predicted");
+  const machines = data.controls.length
+    ? "Machines other than those predicted are interpolated between curves that Python computed, within about 1 %."
+    : "Workers, epochs, deadline and price can be changed here; predict other machines with Python.";
   const parts = [
-    header(places.recommendation, data.caption, offered),
+    header(places.recommendation),
+    section("Throughput", places.scenario, places.throughput),
     section("Answers", places.answers),
-    h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...Object.values(controls), again),
-    section("Throughput", places.throughput),
+    h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...Object.values(controls), keep, back),
+    section("Two scenarios", places.scenarios),
     section("Where a step's time goes", places.step),
     section("The plan", places.plan),
   ];
   if (data.timeline) parts.push(recorded());
   if (data.parameters.length)
     parts.push(section("Fitted parameters", table("What was fitted, and how far to trust it", data.parameters)));
-  parts.push(section("How it was predicted, and what that cannot know", list([...data.about, simulated && dashed])));
+  parts.push(section("How it was predicted, and its limits", list([data.caption, ...data.about, machines])));
   return parts;
 }
 
-begin();
+unpack().then(begin);

@@ -52,10 +52,13 @@ function table(caption, rows, show = {}) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, h("table", {}, ...whole));
 }
 
-/** A picture with its table below; the table's caption says what is drawn. */
+/** A picture with its table, which opens on demand; the table's caption says what is drawn. */
 function figure(place, chart, caption, rows) {
+  const open = place.querySelector("details")?.open;
   const picture = h("div");
-  place.replaceChildren(picture, table(caption, rows));
+  const numbers = folded("Table", table(caption, rows));
+  numbers.open = Boolean(open);
+  place.replaceChildren(picture, numbers);
   drawChart(picture, chart);
 }
 
@@ -92,6 +95,7 @@ window.addEventListener("beforeprint", () => {
  * rest (where the slider rests while nothing is set); `changed` gets the new value, null for nothing.
  */
 function control(spec, changed) {
+  if (spec.choices && spec.choices.length) return choice(spec, changed);
   const factor = spec.factor || 1;
   const steps = 1000;
   const toPlace = (value) =>
@@ -108,7 +112,7 @@ function control(spec, changed) {
     max: spec.log ? steps : spec.most,
     step: 1,
     "aria-label": `${spec.label}, slider`,
-    input: () => changed(fromPlace(Number(range.value)) * factor),
+    ...dragged((place) => changed(fromPlace(place) * factor)),
   });
   const field = h("input", {
     type: "number",
@@ -134,11 +138,48 @@ function control(spec, changed) {
     if (document.activeElement !== field || !said) field.value = said ? "" : Number(shown.toPrecision(12));
     field.setCustomValidity("");
   };
-  element.limit = (most) => {
-    spec.most = most;
-    range.max = most;
+  return element;
+}
+
+/** A list for a setting with few values, a slider for one with more. */
+function choice(spec, changed) {
+  const values = [...(spec.optional ? [null] : []), ...spec.choices];
+  const words = (value) => (value === null ? spec.placeholder : String(Number((value / (spec.factor || 1)).toPrecision(3))));
+  const label = h("label", { for: spec.name }, spec.unit ? `${spec.label} (${spec.unit})` : spec.label);
+  if (values.length < 7) {
+    const options = values.map((value) => h("option", { value: String(value) }, words(value)));
+    const select = h("select", { id: spec.name, name: spec.name, change: () => changed(values[select.selectedIndex]) }, ...options);
+    const element = h("div", { class: "control" }, label, select);
+    element.update = (value) => (select.selectedIndex = values.indexOf(value));
+    return element;
+  }
+  const output = h("output", { for: spec.name });
+  const range = h("input", {
+    ...{ type: "range", id: spec.name, name: spec.name, min: 0, max: values.length - 1, step: 1 },
+    "aria-label": `${spec.label}, slider`,
+    ...dragged((place) => changed(values[place])),
+  });
+  const element = h("div", { class: "control" }, label, range, output);
+  element.update = (value) => {
+    range.value = values.indexOf(value);
+    output.textContent = words(value);
+    range.setAttribute("aria-valuetext", words(value));
   };
   return element;
+}
+
+/** What a slider does: axes stay until it rests. */
+function dragged(moved) {
+  return {
+    input: (event) => {
+      control.dragged = true;
+      moved(Number(event.target.value));
+    },
+    change: () => {
+      control.dragged = false;
+      refresh();
+    },
+  };
 }
 
 /** A setting that may be none, on a logarithmic slider. */
@@ -150,6 +191,7 @@ const PRICE = mayBe("price_per_node_hour", "price of a node and hour", 0.01, 100
 
 /** Whether a number in the field's unit may be set. */
 function accepts(spec, value) {
+  if (spec.choices && spec.choices.length) return spec.choices.includes(value * (spec.factor || 1));
   const inside = value >= spec.least && value <= (spec.limit || spec.most);
   return Number.isFinite(value) && inside && (!spec.whole || Number.isInteger(value));
 }

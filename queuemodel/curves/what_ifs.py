@@ -1,0 +1,206 @@
+"""What-ifs of a fitted model: the controls that a page and a notebook offer, and the curves that a page shows of them.
+
+A page has no model: it has the curves of all combinations of choices, and interpolates those of other bandwidths
+(report/grid.js), in logarithms.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ..base.errors import QueueModelError
+
+#: A fitted model and its curve, of modules above this one.
+Model = Any
+Curve = Any
+
+GBIT = 1.25e8  # bytes per second
+#: The middle of the slider, in bytes per second, where the profile's bandwidth is unknown.
+USUAL_BANDWIDTH = 10 * GBIT
+
+#: Largest error of interpolation halfway between two bandwidths, in logarithms; closer than `CLOSEST` none is added.
+TOLERANCE, CLOSEST, FIRST = 0.01, 0.05, 7
+#: Numbers of workers of a grid, of which the others follow where throughput is smooth: within such an error.
+MOST_WORKERS, BETWEEN_WORKERS = 16, 0.003
+#: Relative speeds of accelerators.
+SPEEDS = tuple(2 ** (k / 4) for k in (-4, -2, -1, 0, 1, 2, 3, 4, 6, 8))
+#: One step of the packed logarithms.
+UNIT = 1e-3
+
+
+@dataclass(frozen=True)
+class Control:
+    """A what-if that a reader changes, a field of `Scenario`: one of ``choices``, or what is between two ends."""
+
+    name: str
+    label: str
+    value: float | None  # As predicted, in SI units like all of these; None for unknown
+    factor: float = 1.0  # Of the unit, in SI units
+    unit: str = ""
+    least: float = 0.0
+    most: float = 0.0
+    choices: tuple[float, ...] = ()
+
+
+def controls_of(curve: Curve) -> list[Control]:
+    """The what-ifs that the model of a curve answers, choices first."""
+    model = curve.model
+    if model is None:
+        return []
+    own = model.bandwidth if model.bandwidth is not None and math.isfinite(model.bandwidth) else None
+    link, size, scenario = own or USUAL_BANDWIDTH, curve.batch_size, model.scenario
+    barrier = curve.synchronous and curve.parameter_servers > 0  # whose curves take longest
+    choices = [
+        Control("parameter_servers", "parameter servers", curve.parameter_servers, choices=(1, 2, 4)),
+        Control("ranks_per_node", "ranks per node", scenario.ranks_per_node or 1, choices=(1, 2, 4, 8)),
+        Control("gpus_per_node", "GPUs per node", curve.workers_per_node, choices=(1, 2, 4, 8)),
+        Control("batch_size", "batch size of a worker", size, choices=tuple(size * 2**k for k in range(-2, 3))),
+        Control("latency", "latency of a message", scenario.latency, 1e-6, "µs", choices=(1e-5, 1e-4, 1e-3)),
+        Control(
+            "accelerator_speed",
+            "accelerator speed",
+            1.0,
+            1.0,
+            "× profiled",
+            choices=(0.5, 2.0, 4.0) if barrier else SPEEDS,
+        ),
+    ]
+    if "accelerator_speed" in model.changes:
+        choices.pop(3)  # computation is proportional to both
+    if barrier:
+        choices.pop(0)
+    found = []
+    for one in choices:
+        others = [value for value in one.choices if value != one.value and _answers(model, one.name, value)]
+        if others:
+            known = [] if one.value is None else [one.value]
+            found.append(replace(one, choices=tuple(sorted([*known, *others]))))
+    bandwidth = Control("bandwidth", "bandwidth of a node's link", own, GBIT, "Gbit/s", link / 5, 50 * link)
+    return found + [bandwidth] * _answers(model, bandwidth.name, bandwidth.most)
+
+
+def _answers(model: Model, name: str, value: float) -> bool:
+    if name not in model.changes:
+        return False
+    try:
+        model.what_if(**{name: value}).throughput([1])
+    except QueueModelError:
+        return False
+    return True
+
+
+def grid(curve: Curve, controls: Sequence[Control], *, progress: bool = False) -> dict[str, Any]:
+    """Plain values of the curves for all combinations of choices (but for those of accelerators), as cells.
+
+    A cell has its curve, and lines for other accelerators and bandwidths: the logarithms of relative bandwidth
+    (``knots``; one for the profiled bandwidth), and for each a row of ``rows``. This holds for each of ``workers`` the
+    logarithms of throughput over the first of the cell's, and of the ends of its interval over it; the share of a step
+    at each place; and last the logarithm of the saturation point: all in steps of ``unit``.
+    """
+    speeds = next((one.choices for one in controls if one.name == "accelerator_speed"), (1.0,))
+    link = next((one for one in controls if one.name == "bandwidth"), None)
+    chosen = [one for one in controls if one.choices and one.name != "accelerator_speed"]
+    middle = (link.value or USUAL_BANDWIDTH) if link else 1.0
+    workers = _worker_knots(curve)
+    cells: list[dict[str, Any]] = []
+    with tqdm(desc="what-ifs", unit=" curves", disable=not progress) as bar:
+        for values in itertools.product(*(dict.fromkeys([one.value, *one.choices]) for one in chosen)):
+            choices = {one.name: value for one, value in zip(chosen, values, strict=True)}
+            changes = {one.name: value for one, value in zip(chosen, values, strict=True) if value != one.value}
+            model = curve.model.what_if(**changes) if changes else curve.model
+            exact = model.throughput(curve.workers, confidence=curve.confidence) if changes else curve
+            base = math.log(exact.steps_per_second[0])
+            lines: list[dict[str, Any]] = []
+            rows: list[np.ndarray] = []
+
+            def row(speed: float, log: float | None, model: Model = model, base: float = base) -> np.ndarray:
+                bandwidth = {} if log is None else {"bandwidth": middle * math.exp(log)}
+                other = model.what_if(accelerator_speed=speed, **bandwidth)
+                bar.update()
+                return _row(other.throughput(workers, confidence=curve.confidence), base)
+
+            for speed in speeds:
+                if speed != 1.0:
+                    lines.append({"speed": speed, "knots": [], "start": len(rows)})
+                    rows.append(row(speed, None))
+                if link:
+                    ends = math.log(link.least / middle), math.log(link.most / middle)
+                    found = _refined(partial(row, speed), *ends, count=3 * len(workers))
+                    lines.append({"speed": speed, "knots": list(found), "start": len(rows)})
+                    rows += found.values()
+            cells.append(
+                {"choices": choices, "curve": shown(exact), "base": base, "lines": lines, "rows": _packed(rows)}
+            )
+    return {"workers": workers, "unit": UNIT, "bandwidth": middle, "cells": cells}
+
+
+def _row(curve: Curve, base: float) -> np.ndarray:
+    X, knee = curve.steps_per_second, min(curve.saturation_workers, 1e3 * curve.workers[-1])
+    logs = [np.log(X) - base, np.log(curve.lower / X), np.log(curve.upper / X)]
+    return np.concatenate([*logs, _shares(curve)[1].ravel(), [math.log(knee)]])
+
+
+def _packed(rows: Sequence[np.ndarray]) -> str:
+    whole = np.clip(np.rint(np.array(rows) / UNIT), -32767, 32767).astype("<i2")
+    return base64.b64encode(zlib.compress(whole.tobytes(), 9)).decode()
+
+
+def _refined(row: Callable[[float], np.ndarray], low: float, high: float, *, count: int) -> dict[float, np.ndarray]:
+    """Rows at increasing knots, halved where one of the first ``count`` is not what interpolation gives."""
+    found = {x: row(x) for x in np.linspace(low - 0.01, high, FIRST).tolist()}  # none is the profiled bandwidth
+    wide = list(itertools.pairwise(found))
+    while wide:
+        left, right = wide.pop()
+        x = (left + right) / 2
+        new, guess = row(x), _pchip([*found], np.array([*found.values()]))(x)
+        if np.abs(new - guess)[:count].max() > TOLERANCE and right - left > 2 * CLOSEST:
+            wide += [(left, x), (x, right)]
+        found = dict(sorted([*found.items(), (x, new)]))
+    return found
+
+
+def shown(curve: Curve) -> dict[str, Any]:
+    """What a page shows of a curve."""
+    names = ("workers", "steps_per_second", "lower", "upper", "single", "batch_size", "nodes", "bound_upper",
+             "saturation_workers", "measured", "profiled_workers")  # fmt: skip
+    places, shares = _shares(curve)
+    return {name: getattr(curve, name) for name in names} | {"places": places, "shares": shares}
+
+
+def _shares(curve: Curve) -> tuple[list[str], np.ndarray]:
+    """Where a step's time goes besides the worker's own: places, and their shares, shape (places, n)."""
+    kinds = [name.rstrip("0123456789 ") for name in curve.stations] if curve.residence_time.size else []
+    places = list(dict.fromkeys(kinds))
+    spent = [curve.residence_time[:, [kind == place for kind in kinds]].sum(axis=1) for place in places]
+    return places, np.array(spent).reshape(len(places), len(curve.workers)) * curve.steps_per_second / curve.workers
+
+
+def _worker_knots(curve: Curve) -> np.ndarray:
+    """Numbers of workers between which throughput is interpolated; all where few are not enough."""
+    every, log_x = curve.workers, np.log(curve.steps_per_second)
+    if every[0] > 1:
+        every, log_x = np.append(1, every), np.append(math.log(curve.single), log_x)
+    few = np.unique(np.searchsorted(every, np.geomspace(1, every[-1], MOST_WORKERS).round()))
+    barrier = curve.synchronous and curve.parameter_servers > 0  # each number bends at a bandwidth of its own
+    if barrier or len(few) == len(every) or len(few) < 2:
+        return every
+    off = np.abs(_pchip(np.log(every[few]), log_x[few])(np.log(every)) - log_x).max()
+    return every[few] if off < BETWEEN_WORKERS else every
+
+
+def _pchip(x: Sequence[float] | np.ndarray, y: np.ndarray) -> Callable[[Any], np.ndarray]:
+    """Monotone piecewise cubics (Fritsch and Butland 1984), as report/grid.js has them but for the outer knots."""
+    from scipy.interpolate import PchipInterpolator
+
+    interpolated: Callable[[Any], np.ndarray] = PchipInterpolator(x, y)
+    return interpolated
