@@ -40,7 +40,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
     """Refuse to count examples if a step's number of them is unknown."""
     data = question["data"]
     if "batch_size" not in question and isinstance(data, list) and isinstance(data[0], Throughput):
-        raise click.UsageError("--batch-size: throughputs alone do not tell how many examples a step has; give it")
+        raise click.UsageError("--batch-size: throughputs alone do not determine it; give it")
 
 
 @ask.command()
@@ -140,9 +140,7 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
 
 @ask.command()
 @ask.PROFILE
-@ask.option(
-    "--workers", ask.COUNTS, "Number of workers whose interval is to be narrow.", default="16", show_default=True
-)
+@ask.option("--workers", ask.COUNTS, "Number of workers whose interval to narrow.", default="16", show_default=True)
 @ask.MEASUREMENTS
 @ask.format_option
 def next_measurement_command(output_format: str, **options: Any) -> None:
@@ -166,7 +164,7 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
 @ask.option("--show shown", ask.COUNT, "Number of workers that the page shows first.", common=False)
 @ask.format_option
 def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
-    """Write a report that one can mail: one HTML file that computes what-ifs itself.
+    """Write a report: one HTML file that computes what-ifs itself.
 
     The page needs no network. Sliders change workers, epochs, price and deadline; for asynchronous training also
     servers, bandwidth, accelerators and batch size: the page then solves the closed network, and --method trace adds
@@ -185,9 +183,9 @@ def report_command(output: str, shown: int | None, output_format: str, **options
     if goal["dataset_size"] is not None:
         require_batch_size(question)
     if isinstance(data, Profile):
-        asked = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
-        profile, _ = asked.on(data)
-        solved = asked.strategy != "all-reduce" and asked.synchronization.solvable
+        requested = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
+        profile, _ = requested.on(data)
+        solved = requested.strategy != "all-reduce" and requested.synchronization.solvable
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
     curve = predict(**question)

@@ -88,7 +88,7 @@ class Convergence(Result):
 
     def caption(self) -> str:
         low, high = self.critical_interval()
-        return f"examples until the target; critical batch {self.critical_batch:.3g} ({low:.3g} to {high:.3g}, 90%)"
+        return f"examples until the target; critical batch {self.critical_batch:.3g} ({low:.3g} to {high:.3g}, 90 %)"
 
     def plot(self, *, ax: Axes | None = None, largest: int | None = None) -> Axes:
         """Draw the measured means and the fit with its 90 % band, up to four times the measured batches or ``largest``.
@@ -102,7 +102,7 @@ class Convergence(Result):
         ax.set_xscale("log", base=2)
         ax.axvspan(first, last, color=PROFILED, linewidth=0, label="fitted range")
         band(ax, x, lower, upper, MODEL)
-        ax.plot(x, self.examples(x), color=MODEL, linewidth=1.8, label="fitted, with its 90% band")
+        ax.plot(x, self.examples(x), color=MODEL, linewidth=1.8, label="fitted, 90 % interval")
         measured_points(ax, list(zip(self.batch_size.tolist(), self.measured.tolist(), strict=True)))
         ax.set_ylim(0, 1.1 * max(float(upper.max()), float(self.measured.max())))
         ax.set(xlabel="batch size of a step", ylabel="examples until the target")

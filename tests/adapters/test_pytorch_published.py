@@ -214,7 +214,7 @@ def test_one_rank_under_distributed_data_parallel_is_a_single_one(published):
 
 def test_a_programs_own_all_reduces_amid_the_backward_pass_are_its_buckets(published, copied):
     """404 of them, all before the first gradient is accumulated."""
-    refused(published / "hooks-2xV100", "neither 'ncclKernel_AllReduce.* nor the records around its launch tell its")
+    refused(published / "hooks-2xV100", "neither 'ncclKernel_AllReduce.* nor the records around its launch give its")
 
     def with_shapes(trace):
         for number, event in enumerate(named(trace, "nccl:all_reduce")):

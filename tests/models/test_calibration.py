@@ -53,7 +53,7 @@ def test_networks_that_may_be_are_as_likely_as_is_said(told, trips):
     trip = told.get("buffer", 0.012)
     mean = trip * (0.7 + 0.15 * sum(trips))
     spread = np.sqrt(0.7 * (trip - mean) ** 2 + 0.15 * sum((f * trip - mean) ** 2 for f in trips))
-    assert before["loaded trip (bbr)"] == f"+- {spread:.2g} before"
+    assert before["loaded trip (bbr)"] == f"prior +- {spread:.2g}"
     place = found.places[0]  # nobody shares a link: what one worker's steps leave open does not grow with errors
     assert np.ptp(found.prior.covariance[:, place, place]) < 1e-12 < np.ptp(found.prior.covariance[:, -1, -1])
 

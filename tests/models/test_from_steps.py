@@ -81,5 +81,5 @@ def test_steps_without_gradients_are_refused():
         with pytest.raises(qm.FitError, match="by their operations, gradients among them"):
             qm.fit(profile(*operations), strategy="all-reduce")
     measured = [qm.Throughput(workers=2, steps_per_second=3.0)]
-    with pytest.raises(qm.ModelError, match="tell nothing of all-reduce"):
+    with pytest.raises(qm.ModelError, match="do not determine all-reduce"):
         qm.fit(example_profile("alexnet-60"), strategy="all-reduce", throughputs=measured)

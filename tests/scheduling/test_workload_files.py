@@ -72,7 +72,7 @@ BAD = [
     (BATCHES + f"a,0,{SPEEDS},64,500:32,300,,,\n", "line 2: .*leave steps and epochs empty"),
     (BATCHES + "a,0,32=1:4.0;32=1:2.0,32,96,300,,,\n", "line 2: .*batch size 32 stands twice"),
     (PLAIN + "a,0,9,profile nowhere.json\n", r"line 2: speeds: .*nowhere.json: cannot be read"),
-    (PLAIN + "a,0,9,profile ddp-alexnet-40.json speed=2\n", "speed is no setting of a prediction"),
+    (PLAIN + "a,0,9,profile ddp-alexnet-40.json speed=2\n", "speed is not a setting of a prediction"),
 ]
 
 

@@ -91,7 +91,7 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
     assert "known" not in cubic.note + bbr.note
     assert [curve.method.split(", ")[-1] for curve in (unknown, cubic, bbr)] == ["loss-based)", "cubic)", "bbr)"]
     for told in ("bbr", "reno"):
-        assert "12 ms: tell them (--buffer)" in trace_curve(profile_in(congestion_control=told), **RUNS).note
+        assert "12 ms: specify them (--buffer)" in trace_curve(profile_in(congestion_control=told), **RUNS).note
     assert "--buffer" not in trace_curve(profile_in(congestion_control="reno", buffer=0.003), **RUNS).note
 
 
