@@ -171,14 +171,14 @@ SYNC = {"strategy": "sync-ps"}
         ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
         (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
         (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k applies to"),
-        (SYNC | {"latency": 1e-3}, "question for strategy 'all-reduce'"),
+        (SYNC | {"latency": 1e-3}, "latency applies to strategy 'all-reduce'"),
         (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order applies to the simulation only"),
         (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
         (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
         (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers requires a profile"),
         (SYNC | {"data": POINT, "latency": 2}, "latency applies to"),
         ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
-        *(({"data": POINT} | more | told, f"{next(iter(told))} does not apply to throughputs|requires a profile with")
+        *(({"data": POINT} | more | told, f"{next(iter(told))} does not apply to|a profile with recorded")
           for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
           for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
         *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])

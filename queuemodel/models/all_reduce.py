@@ -351,16 +351,16 @@ class AllReduceModel(Model):
                 f"{len(self.fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers"
             )
         if self._in_turn:
-            notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
+            notes.append("with one message at a time links idle, and carry less with more ranks on some networks")
             if self.network.buffer:
                 notes[-1] = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
             elif self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
-                network = "specify the congestion control and buffers (--congestion-control, --buffer), or "
+                network = "specify congestion control and buffers (--congestion-control, --buffer), or "
                 notes[-1] += f": {network * (self.fitted.congestion_control == 'unknown')}record three ranks"
         computed = float(self.fitted.computed.mean())
         if self.fitted.alone > UNLIKE * (computed + self.fitted.tail) or computed > UNLIKE * self.fitted.alone:
             notes.append(
-                f"alone, a rank takes {self.fitted.alone:.3g} s for what takes {computed:.3g} s among "
+                f"a rank computes for {self.fitted.alone:.3g} s alone, for {computed:.3g} s among "
                 f"{self.fitted.ranks}: other batches, or ranks that share a processor"
             )
         if self.loading:

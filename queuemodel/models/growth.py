@@ -65,9 +65,9 @@ LAWS = (
     Law("n", "with the group", lambda r: r - 1.0),
     Law("sqrt n", "with its square root", lambda r: np.sqrt(r) - 1.0),
     Law("log n", "with its logarithm", np.log),
-    Law("1 - 1/sqrt n", "slowly to an end", lambda r: 1.0 - r**-0.5, ends=True),
+    Law("1 - 1/sqrt n", "slowly to a limit", lambda r: 1.0 - r**-0.5, ends=True),
     Law("1 - 1/n", "as a ring's bandwidth", lambda r: 1.0 - 1.0 / r, ends=True),
-    Law("1 - 1/n^2", "soon to an end", lambda r: 1.0 - r**-2.0, ends=True),
+    Law("1 - 1/n^2", "soon to a limit", lambda r: 1.0 - r**-2.0, ends=True),
     Law("1 - 1/n^6", "only at first", lambda r: 1.0 - r**-6.0, ends=True),
 )
 #: The last is no law of rounds: servers that stay as they are, and saturate.

@@ -187,7 +187,7 @@ def test_the_groups_size_is_that_of_the_kernels_where_the_file_has_none(publishe
     without = copied("resnet50-2xA100", lambda trace: trace.pop("distributedInfo"))
     assert read(without)[0].rounds == read(published / "resnet50-2xA100")[0].rounds
     unknown = copied("hooks-2xV100", lambda trace: trace.pop("distributedInfo"))
-    refused(unknown, "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor their 'Group size' says")
+    refused(unknown, "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor 'Group size' records")
 
 
 def test_categories_of_pytorch_1_10_and_1_11_are_those_of_later_ones(published, copied):
