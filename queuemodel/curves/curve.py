@@ -251,7 +251,7 @@ class ThroughputCurve(Result):
         return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
 
     def caption(self) -> str:
-        """How it was predicted, how far to trust it, and what to measure next."""
+        """How it was predicted, its uncertainty, and what to measure next."""
         following = next_measurement(self) if of_asynchronous_workers(self) else None
         return "; ".join(
             [
@@ -263,7 +263,7 @@ class ThroughputCurve(Result):
 
     @property
     def basis(self) -> str:
-        """How it was predicted, and how far to trust it."""
+        """How it was predicted, and its uncertainty."""
         knee = (
             f", saturation point {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
         )

@@ -378,7 +378,7 @@ class AllReduceModel(Model):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         fitted, slower, (bandwidth, latency, _) = self.fitted, self.slowness, self.network
         spread = np.sqrt(np.diag(self._covariance(0)))
         computed = fitted.computed * slower

@@ -71,7 +71,7 @@ class TrainingModel(Model):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         origin: Origin = "derived" if self.other_machines else "measured"
         rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
         return (*rows, *self.fitted.others)

@@ -348,7 +348,7 @@ class GrowthModel(Model):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         return _of_servers(self) if self.strategy == "async-ps" else _of_rounds(self)
 
     @property

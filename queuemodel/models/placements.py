@@ -288,7 +288,7 @@ class PlacementModel(Model):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         value = self.mode[-len(LAW) :].copy()
         value[:5] = np.exp(value[:5])
         value[0] /= 1.0 + value[0]

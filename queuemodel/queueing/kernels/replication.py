@@ -181,7 +181,7 @@ def pace(kind, speed, n):
 
 @compiled()
 def first_out(kind, tag, clock, n):
-    """The service that the next one to leave still needs, without arrivals."""
+    """The service that the next one to leave still needs, when nobody comes."""
     if kind == SHARING:
         return max(tag[0] - clock, 0.0)
     return tag[n - 1] if kind == LIFO else tag[0]
@@ -249,7 +249,7 @@ class Replication:
         self.size *= 2
 
     def measures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """X (C,), Q (K, C) and how often a customer was there (K,), after the warm-up."""
+        """X (C,), Q (K, C) and how often somebody was there (K,), after the warm-up."""
         time = self.run.durations[KEPT].sum()
         X = self.routes.cycles(self.run.departures[KEPT].sum(axis=0)) / time
         return X, self.run.areas[KEPT, :-1].sum(axis=0) / time, self.run.busy[KEPT, :-1].sum(axis=0) / time

@@ -28,7 +28,7 @@ from .windows import standing
 
 @fast
 def end_step(steps, s, rules, now, w):
-    """Account for a step of worker ``w`` that is over, and let those go on that may."""
+    """Account for a step of worker ``w`` that is over, and let go whoever may go on."""
     s.taken[w] += 1
     if rules.drops:
         end_synchronous(steps, s, rules, now, w)
@@ -134,7 +134,7 @@ def applies(steps, s, rules, w, at):
 
 @fast
 def end_bounded(steps, s, rules, now, w):
-    """Workers no further ahead of the slowest than allowed go on."""
+    """Whoever is no further ahead of the slowest than allowed goes on."""
     s.waiting[w] = True
     slowest = s.step[0]
     for v in range(len(s.step)):

@@ -36,7 +36,7 @@ def settle(s, d, i, rate):
 
 @fast
 def open_links(s, d):
-    """No flow has a rate yet: note which have something to send and are not silent, and what links have to share."""
+    """Nobody has a rate yet: note who has something to send and is not silent, and what links have to share."""
     _, W, K = s.serving.shape
     for link in range(K + W):
         s.left_over[link], s.wanted[link], s.load[d, link] = s.links[d, link], 0.0, 0.0
@@ -60,7 +60,7 @@ def open_links(s, d):
 
 @fast
 def keep(s, i, n):
-    """The ``i``-th flow of those without a rate is the ``n``-th now."""
+    """Whoever was the ``i``-th of those without a rate is the ``n``-th now."""
     s.sending[n, 0], s.sending[n, 1] = s.sending[i, 0], s.sending[i, 1]
     s.weight[n] = s.weight[i]
 
@@ -84,7 +84,7 @@ def share(s, d, capped):
             else:
                 keep(s, i, left)
                 left += 1
-        # no flow is content with what it offers, per `trip`: the tightest link holds its flows back
+        # nobody is content with what it offers, per `trip`: the tightest link holds its flows back
         if not capped or left == n:
             left = 0
             for i in range(n):

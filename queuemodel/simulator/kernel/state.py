@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 FETCH, COMPUTE, PUSH, UPDATE = range(4)
-#: Kinds of timers: a worker begins a step, or requests its parameters; one of its operations starts, or finishes.
+#: Kinds of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes.
 START_STEP, ASK, START, FINISH = range(4)
 #: Recorded steps, one after the other: `first` marks where each begins; `next` counts operations within a step;
 #: `variable` numbers what updates apply to, by name.

@@ -51,8 +51,8 @@ def growth(s, rules, seconds, d, w, k):
 def grow(s, rules, now, seconds, d, rng):
     """Move the windows of direction ``d``, after `seconds` at their present rates.
 
-    Where a buffer is full, growth is lost in bursts: far from the sender by the flow that grows, at its own link by all
-    in proportion to their windows (it learns at once that there is no room), unless the buffer is `SCARCE`.
+    Where a buffer is full, growth is lost in bursts: far from the sender by whoever grows, at its own link by all in
+    proportion to their windows (it learns at once that there is no room), unless the buffer is `SCARCE`.
     """
     _, W, K = s.serving.shape
     s.left_over[:], s.wanted[:] = 0.0, 0.0  # of senders' own links: what the windows there grow by, and what they are
