@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from .base import __version__ as __version__
 
-#: The public names, by the module that they come from, which is imported when the first of them is asked for.
+#: The public names, by the module that they come from, which is imported when the first of them is used.
 _NAMES = {
     "base.drawing": "save_figure",
     "base.errors": """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """A public name, when it is first asked for: the command line starts without all that others need."""
+    """A public name, when it is first used: the command line starts without all that others need."""
     if name in _FOLDERS:
         return _import(f".{name}", __name__)
     if name not in _HOME:

@@ -150,7 +150,7 @@ def test_load_knows_both_files(tmp_path):
     assert isinstance(load(tmp_path / "p.json"), qm.Profile)
     assert load(tmp_path / "t.CSV") == load(tmp_path / "t.csv.gz") == [qm.Throughput(workers=1, steps_per_second=2.0)]
     for name in ("t.txt", "t"):
-        with pytest.raises(qm.DataError, match=f"{name}: no profile; throughputs .* are read from a .csv"):
+        with pytest.raises(qm.DataError, match=f"{name}: not a profile; throughputs .* are read from a .csv"):
             load(tmp_path / name)
 
 
@@ -170,15 +170,15 @@ SYNC = {"strategy": "sync-ps"}
         ({"strategy": "bounded-staleness"}, "needs staleness_bound"), ({"strategy": "k-sync", "k": 0}, "k must be"),
         ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
         (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
-        (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k is a question for"),
-        (SYNC | {"latency": 1e-3}, "question for strategy 'all-reduce'"),
-        (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order is for the simulation only"),
+        (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k applies to"),
+        (SYNC | {"latency": 1e-3}, "latency applies to strategy 'all-reduce'"),
+        (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order applies to the simulation only"),
         (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
         (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
-        (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers needs a profile"),
-        (SYNC | {"data": POINT, "latency": 2}, "latency is a question for"),
+        (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers requires a profile"),
+        (SYNC | {"data": POINT, "latency": 2}, "latency applies to"),
         ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
-        *(({"data": POINT} | more | told, f"{next(iter(told))} is known of a profile|needs a profile with")
+        *(({"data": POINT} | more | told, f"{next(iter(told))} does not apply to|a profile with recorded")
           for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
           for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
         *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])

@@ -134,6 +134,6 @@ def test_a_profile_that_does_not_say_its_bytes_is_compared_without_links():
     steps = [msgspec.structs.replace(one, fetched_bytes=0, pushed_bytes=0, operations=[]) for one in SERVERS.steps]
     untold = msgspec.structs.replace(SERVERS, steps=steps)
     result = compare(untold, workers=4)
-    assert "step's bytes are not known" in result.caption()
+    assert "step's bytes are unknown" in result.caption()
     rows = {row["strategy"]: row["steps_per_second"] for row in result.to_rows()}
     assert rows["top-k"] == pytest.approx(rows["sync"], rel=0.01)

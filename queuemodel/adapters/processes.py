@@ -196,7 +196,7 @@ class Child:
         inbox.put((self, None))
 
     def ask_to_stop(self) -> None:
-        """Ask for an orderly end after the current step."""
+        """Request an orderly end after the current step."""
         with contextlib.suppress(OSError):
             self.stdin.write(b"stop\n")
             self.stdin.flush()

@@ -34,7 +34,7 @@ CONSTANTS = tomllib.loads((resources.files(__package__) / "constants.toml").read
 
 
 def constant(name: str) -> Any:
-    """A number of ``constants.toml``, which says in what unit it is and where it comes from."""
+    """A number of ``constants.toml``, with its unit and source."""
     return CONSTANTS[name]["value"]
 
 
@@ -177,7 +177,7 @@ class RankTrace:
     backend: str
     rounds: list[Round]
     tensors: int = 0  # How many gradients a round has, also where their sizes are not known
-    sent: int = 0  # Bytes of gradients that it hands over, where nothing else tells
+    sent: int = 0  # Bytes of gradients that it hands over, where not recorded otherwise
     ignored: Mapping[str, int] = field(default_factory=dict)  # How much of what was passed over
 
 

@@ -1,4 +1,4 @@
-"""Fitted parameters, each with how far to trust it."""
+"""Fitted parameters, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Origin = Literal["measured", "derived", "assumed"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One fitted parameter, and how far to trust it.
+    """One fitted parameter, with its uncertainty.
 
     Attributes
     ----------

@@ -27,9 +27,9 @@ from . import options as ask
 @ask.one_of("--problem", KINDS, "Convex or neural problem to train instead of the job.")
 @ask.option("--convergence", ask.FILE,
             "CSV with batch_size,examples: measured examples to the target, one row per seed.")  # fmt: skip
-@ask.option("--target-loss", ask.POSITIVE, show_default="98 % of the way to the least")
-@ask.option("--steps", ask.COUNT, "Of each worker on --problem, at most.  [default: 1000]")
-@ask.option("--seeds", ask.COUNT, "Runs of each strategy on --problem.  [default: 8]")
+@ask.option("--target-loss", ask.POSITIVE, show_default="98 % of the way to the minimum")
+@ask.option("--steps", ask.COUNT, "Per worker on --problem, at most.  [default: 1000]")
+@ask.option("--seeds", ask.COUNT, "Runs per strategy on --problem.  [default: 8]")
 @ask.MACHINES
 @ask.ROUNDS
 @ask.option("--deadline", ask.DURATION, "Longest time to the target, like 90min.")
@@ -65,7 +65,7 @@ def compare_command(
             if options[name] is not None:
                 raise ModelError(f"compare: --{name.replace('_', '-')} is for training a --problem; give one")
     if chance is not None and deadline is None:
-        raise ModelError("compare: --chance is to meet a --deadline with; give one")
+        raise ModelError("compare: --chance requires --deadline; give one")
     if report and len(workers) > 1:
         raise ModelError("compare: --report shows one number of workers; give one")
     require_writable(plot, suffixes=FORMATS)

@@ -40,7 +40,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
     """Refuse to count examples if a step's number of them is unknown."""
     data = question["data"]
     if "batch_size" not in question and isinstance(data, list) and isinstance(data[0], Throughput):
-        raise click.UsageError("--batch-size: throughputs alone do not tell how many examples a step has; give it")
+        raise click.UsageError("--batch-size: throughputs alone do not determine it; give it")
 
 
 @ask.command()
@@ -140,9 +140,7 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
 
 @ask.command()
 @ask.PROFILE
-@ask.option(
-    "--workers", ask.COUNTS, "Number of workers whose interval is to be narrow.", default="16", show_default=True
-)
+@ask.option("--workers", ask.COUNTS, "Number of workers whose interval to narrow.", default="16", show_default=True)
 @ask.MEASUREMENTS
 @ask.format_option
 def next_measurement_command(output_format: str, **options: Any) -> None:
@@ -184,9 +182,9 @@ def report_command(output: str, shown: int | None, output_format: str, **options
     if goal["dataset_size"] is not None:
         require_batch_size(question)
     if isinstance(data, Profile):
-        asked = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
-        profile, _ = asked.on(data)
-        solved = asked.strategy != "all-reduce" and asked.synchronization.solvable
+        requested = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
+        profile, _ = requested.on(data)
+        solved = requested.strategy != "all-reduce" and requested.synchronization.solvable
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
     curve = predict(**question)

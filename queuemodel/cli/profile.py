@@ -31,21 +31,21 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 
 @ask.command()
 @click.argument("model")
-@ask.one_of("--framework", ["tensorflow", "torch"], "Which one trains.", default="tensorflow", show_default=True)
+@ask.one_of("--framework", ["tensorflow", "torch"], "Training framework.", default="tensorflow", show_default=True)
 @ask.one_of("--strategy", [SERVERS, RANKS],
             "A parameter server and a worker, or ranks.  [default: async-ps; torch: all-reduce]")  # fmt: skip
-@ask.option("--ranks", int, help="All-reduce: train 1, 2 and so on up to these.  [default: 2]")
-@ask.option("--steps", int, help="To trace: one record each.  [default: 50; all-reduce: 12]")
-@ask.option("--warmup", int, help="Steps before, not recorded.  [default: 10; all-reduce: 5]")
-@ask.option("--untraced-steps", int, help="To time without tracing.  [default: as many as --steps]")
+@ask.option("--ranks", int, help="All-reduce: train 1 to this many.  [default: 2]")
+@ask.option("--steps", int, help="Traced, one record each.  [default: 50; all-reduce: 12]")
+@ask.option("--warmup", int, help="Unrecorded steps before.  [default: 10; all-reduce: 5]")
+@ask.option("--untraced-steps", int, help="Timed without tracing.  [default: as many as --steps]")
 @ask.option("--noise-steps", int, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
 @ask.one_of("--style", ["graph", "strategy"],
             "A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
-@ask.option("--ps", metavar="HOST:PORT", help="A parameter server that runs already ('queuemodel serve').")
-@ask.option("--worker", metavar="HOST:PORT", help="A worker that runs already.")
-@ask.option("--master", metavar="HOST:PORT", help="PyTorch: where rank 0 waits for those on other machines.")
+@ask.option("--ps", metavar="HOST:PORT", help="A running parameter server ('queuemodel serve').")
+@ask.option("--worker", metavar="HOST:PORT", help="A running worker.")
+@ask.option("--master", metavar="HOST:PORT", help="PyTorch: address of rank 0, for several machines.")
 @ask.option("--rank", int, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
-@ask.option("--time-limit", ask.DURATION, default="10min", show_default=True, help="For everything.")
+@ask.option("--time-limit", ask.DURATION, default="10min", show_default=True, help="Of the whole run.")
 @ask.option("--batch-size", int, help="TensorFlow: examples per step.  [default: the data set's]")
 @ask.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @ask.option("--progress/--no-progress", None, default=None, help="[default: where standard error is a terminal]")
@@ -96,7 +96,7 @@ def profile_command(
 
 
 def recorded_live(backend: Backend, **settings: Any) -> Profile | None:
-    """Profile; a signal ends the command with the status by which a shell knows it."""
+    """Profile; a signal ends the command with the status that a shell expects."""
     try:
         return profile_live(backend, **settings)
     except Interrupted as interrupt:
@@ -121,8 +121,8 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
 
 
 @ask.command()
-@ask.option("--job", type=click.Choice(["ps", "worker"]), required=True, help="What this process is.")
-@ask.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its job it is.")
+@ask.option("--job", type=click.Choice(["ps", "worker"]), required=True, help="Job of this process.")
+@ask.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Index within the job.")
 @ask.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
 @ask.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
 def serve_command(job: str, task: int, ps: str, worker: str) -> None:
@@ -150,11 +150,11 @@ FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 @click.argument("folders", type=click.Path(), nargs=-1, required=True, metavar="FOLDER...")
 @ask.option("--batch-size", ask.COUNT, required=True, help="Examples per step; not in the traces.")
 @ask.option("-o --output", ask.FILE, required=True, help="The profile to write.")
-@ask.option("--name", default="", help="Of the job.")
+@ask.option("--name", default="", help="Job name.")
 @ask.option("--bandwidth", ask.BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @ask.NETWORK
 @ask.option("--parameter-bytes", ask.SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
-@ask.option("--workers", ask.COUNT, show_default="those in the traces", help="That trained meanwhile.")
+@ask.option("--workers", ask.COUNT, show_default="those in the traces", help="That trained.")
 @ask.option("--dataset-size", ask.DATASET_SIZE, help="Examples per epoch.")
 @ask.format_option
 def import_trace_command(

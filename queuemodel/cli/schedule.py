@@ -32,7 +32,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
         ask.option("--mean-time-to-failure", ask.DURATION, "Of one node, like 30d; by default none fails."),
         ask.option("--checkpoint-seconds", ask.DURATION,
                    "Between checkpoints: a failed job goes back to its last, or to its start."),
-        ask.option("--nodes-per-machine", ask.COUNT, "Nodes stand in machines of so many."),
+        ask.option("--nodes-per-machine", ask.COUNT, "Nodes per machine."),
         ask.option("--spread-speed", ask.POSITIVE, "Relative speed of a job on more machines than it needs, 0 to 1."),
     )  # fmt: skip
 
@@ -41,7 +41,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
 @ask.option("--workload", ask.FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
 @ask.one_of("--workload-format", ["csv", *PUBLISHED], "A published format.", default="csv", show_default=True)
 @ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow or pollux.")
-@ask.option("--nodes count", ask.COUNT, required=True, help="Of the cluster.")
+@ask.option("--nodes count", ask.COUNT, required=True, help="In the cluster.")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
 @ask.option("--warmup", ask.SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
@@ -114,7 +114,7 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 @ask.command("schedule-study")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @ask.option("--load loads", ask.POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
-@ask.one_of("--kinds", ["example", "measured"], "Of job.", default="example", show_default=True)
+@ask.one_of("--kinds", ["example", "measured"], "Job kinds.", default="example", show_default=True)
 @ask.option("--nodes count", ask.COUNT, default=64, show_default=True)
 @ask.option("--jobs", ask.COUNT, default=500, show_default=True, help="Per replication.")
 @ask.option("--replications", ask.COUNT, default=5, show_default=True)

@@ -73,7 +73,7 @@ SHOWN = 3
 @ask.PROFILE
 @ask.option("--workers", ask.COUNT, "Workers, or ranks.", required=True)
 @ask.STRATEGY
-@ask.option("--steps", ask.COUNT, "Of each worker on average, or rounds.", default=200, show_default=True)
+@ask.option("--steps", ask.COUNT, "Per worker on average, or rounds.", default=200, show_default=True)
 @ask.MACHINES
 @ask.ROUNDS
 @ask.SIMULATION

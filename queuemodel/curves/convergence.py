@@ -88,7 +88,7 @@ class Convergence(Result):
 
     def caption(self) -> str:
         low, high = self.critical_interval()
-        return f"examples until the target; critical batch {self.critical_batch:.3g} ({low:.3g} to {high:.3g}, 90%)"
+        return f"examples until the target; critical batch {self.critical_batch:.3g} ({low:.3g} to {high:.3g}, 90 %)"
 
     def plot(self, *, ax: Axes | None = None, largest: int | None = None) -> Axes:
         """Draw the measured means and the fit with its 90 % band, up to four times the measured batches or ``largest``.

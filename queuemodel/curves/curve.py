@@ -260,7 +260,7 @@ class ThroughputCurve(Result):
         return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
 
     def caption(self) -> str:
-        """How it was predicted, how far to trust it, and what to measure next."""
+        """How it was predicted, its uncertainty, and what to measure next."""
         following = next_measurement(self) if of_asynchronous_workers(self) else None
         return "; ".join(
             [
@@ -272,10 +272,12 @@ class ThroughputCurve(Result):
 
     @property
     def basis(self) -> str:
-        """How it was predicted, and how far to trust it."""
-        knee = f", saturation at {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
+        """How it was predicted, and its uncertainty."""
+        knee = (
+            f", saturation point {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
+        )
         most = self.profiled_workers
-        profiled = f"profiled up to {counted(most, 'worker')}" if most else "nothing was profiled on such machines"
+        profiled = f"profiled up to {counted(most, 'worker')}" if most else "not measured on such machines"
         servers = f" with {counted(self.parameter_servers, 'parameter server')}" if self.parameter_servers else ""
         how = f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
         parts = (how, f"intervals of {percent(self.confidence)}", profiled, self.note)
@@ -319,8 +321,9 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     """
     Choose the number of workers to measure next for a minute, on the profiled machines.
 
-    Networks and contention differ most at about twice the saturation; more than half of the curve's largest number is
-    no cheap run. On 46 of 48 recorded series a preposterior analysis of all cheap runs chose this one.
+    Networks and contention differ most at about twice the saturation point; runs of more than half of the
+    curve's largest number are not cheap. On 46 of 48 recorded series a preposterior
+    analysis of all cheap runs chose this one.
 
     Parameters
     ----------
@@ -337,20 +340,20 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     >>> import queuemodel as qm
     >>> points = [qm.Throughput(workers=1, steps_per_second=2.0), qm.Throughput(workers=2, steps_per_second=3.9)]
     >>> print(qm.next_measurement(qm.fit(points).throughput(range(1, 17))).caption())
-    measure next: 8 workers for a minute (half of the largest number asked about)
+    measure next: 8 workers for a minute (half of the largest requested number)
     """
     if not of_asynchronous_workers(curve):
         raise ModelError("next_measurement: curve must be of asynchronous workers on parameter servers")
     few, many = math.ceil(curve.workers[-1] / 2), 2 * curve.saturation_workers
     if curve.profiled_workers == 0:
-        return NextMeasurement(None, "nothing was profiled on such machines")
-    workers, reason = (few, "half of the largest number asked about")
+        return NextMeasurement(None, "not measured on such machines")
+    workers, reason = (few, "half of the largest requested number")
     if many < few:
-        workers, reason = math.ceil(many), "about twice as many as saturate the servers"
+        workers, reason = math.ceil(many), "about twice the saturation point"
     if workers < FEWEST:
         workers, reason = FEWEST, "fewer workers hardly share the servers"
     if workers > curve.workers[-1]:
-        return NextMeasurement(None, f"{curve.workers[-1]} workers are cheap themselves")
+        return NextMeasurement(None, f"{curve.workers[-1]} workers are cheap to measure")
     if curve.profiled_workers >= workers:
         return NextMeasurement(None, f"{curve.profiled_workers} workers were measured")
     return NextMeasurement(workers, reason)

@@ -88,7 +88,7 @@ class Plan(Result):
         return "; ".join(filter(None, [self.curve.assumption, trained, paid + price]))
 
 
-#: What may be asked for, with its largest value.
+#: Goals, with their largest values.
 GOALS = {
     "deadline": LARGEST,
     "price_per_node_hour": LARGEST,
@@ -131,7 +131,7 @@ def plan(
     epochs : float
         How often training passes over the data set; needed for times and costs.
     dataset_size : int
-        Examples per epoch, unless the curve knows it.
+        Examples per epoch, unless recorded in the curve.
     deadline : float
         Seconds.
     price_per_node_hour : float
@@ -201,7 +201,7 @@ def plan(
         name = f"marginal speedup >= {min_marginal_speedup:g}"  # of each worker up to there
         most.append((name, lambda x: _last(np.logical_and.accumulate(marginal(x) >= min_marginal_speedup))))
     if not least and not most:
-        raise ModelError(f"plan: ask for at least one of {', '.join(GOALS)}")
+        raise ModelError(f"plan: specify at least one of {', '.join(GOALS)}")
     choices = [
         _choose(curve, goal, rule, open_below=open_below, time=time, cost=cost)
         for goals, open_below in ((least, False), (most, True))

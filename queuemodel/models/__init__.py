@@ -1,4 +1,4 @@
-"""From measurements to a prediction: a model for each kind of data, asked through `fit`, `predict` and `simulate`.
+"""From measurements to a prediction: a model for each kind of data, used through `fit`, `predict` and `simulate`.
 
 closed_network  steps on parameter servers, solved (demands, step_fit, rules; calibration by throughputs)
 simulation      the same, simulated operation by operation (simulation_calibration by throughputs)

@@ -65,8 +65,8 @@ PLACES = ("network", "latency", "stragglers")
 class AllReduceModel(Model):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
-    Made of what `fit_rounds` found; changed by `what_if`; asked by `throughput`, whose workers are ranks, one on each
-    node unless ``ranks_per_node`` is asked for. Computation is proportional to the batch size; of accumulated steps
+    Made of what `fit_rounds` found; changed by `what_if`; solved by `throughput`, whose workers are ranks, one on each
+    node unless ``ranks_per_node`` is specified. Computation is proportional to the batch size; of accumulated steps
     (`no_sync`) that of the first is that of the last.
     """
 
@@ -94,8 +94,8 @@ class AllReduceModel(Model):
             seconds = transfer_time(np.array(1.0 / carried), 1.0, nominal=nominal, bandwidth=bandwidth)
             carried = 1.0 / float(seconds)
         alone = self._in_turn and isinstance(self.collective, Ring)
-        asked = self.scenario.latency
-        return NodeLink(carried, latency if asked is None else asked, self.fitted.buffer if alone else 0.0)
+        wanted = self.scenario.latency
+        return NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
 
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""
@@ -103,35 +103,35 @@ class AllReduceModel(Model):
 
     @property
     def other_machines(self) -> bool:
-        """Whether anything differs from what was profiled: naming its own machines asks for no others."""
+        """Whether anything differs from what was profiled: naming its own machines requests no others."""
         fitted = self.fitted
         own = {
             "bandwidth": fitted.nominal, "latency": fitted.latency, "batch_size": fitted.job.batch_size,
             "accelerator_speed": 1.0, "collective": fitted.library.collective, "accumulation": 1, "ranks_per_node": 1,
             "inside_bandwidth": self.scenario.inside_bandwidth,
         }  # fmt: skip
-        asked = self.scenario.specified | ({"collective": self._combined} if self.scenario.collective else {})
-        return any(value != own.get(name) for name, value in asked.items())
+        wanted = self.scenario.specified | ({"collective": self._combined} if self.scenario.collective else {})
+        return any(value != own.get(name) for name, value in wanted.items())
 
     @cached_property
     def scheme(self) -> Scheme:
-        """How gradients are put together and sent: as recorded, unless something else is asked for.
+        """How gradients are put together and sent: as recorded, unless otherwise specified.
 
         Raises
         ------
         ModelError
             When that needs gradients, which the profile has not.
         """
-        asked, cap = self.scenario.scheme, self.scenario.bucket_bytes
+        wanted, cap = self.scenario.scheme, self.scenario.bucket_bytes
         if not self._in_gradients:
             return Buckets(cap=0, at_once=self.fitted.at_once)
         if not self.fitted.gradients[0].size:
-            name = "bucket_bytes" if asked is None else "scheme"
+            name = "bucket_bytes" if wanted is None else "scheme"
             raise ModelError(
                 f"{name} needs recorded gradients; record PyTorch with record_shapes=True, TensorFlow with "
                 "'queuemodel profile'"
             )
-        scheme: Any = SCHEMES[asked] if isinstance(asked, str) else asked or Buckets()
+        scheme: Any = SCHEMES[wanted] if isinstance(wanted, str) else wanted or Buckets()
         if cap is not None:
             credit = {"credit": scheme.credit / scheme.cap * cap} if isinstance(scheme, Slices) else {}
             scheme = replace(scheme, cap=cap, **credit)
@@ -153,22 +153,22 @@ class AllReduceModel(Model):
 
     @property
     def _combined(self) -> Algorithm:
-        asked: Any = self.scenario.collective
-        return COLLECTIVES[asked] if isinstance(asked, str) else asked or self.fitted.library.collective
+        wanted: Any = self.scenario.collective
+        return COLLECTIVES[wanted] if isinstance(wanted, str) else wanted or self.fitted.library.collective
 
     @cached_property
     def collective(self) -> Algorithm:
         """How ranks combine them, where they stand."""
-        algorithm, asked = self._combined, self.scenario
-        if (asked.ranks_per_node or 1) > 1 and asked.inside_bandwidth is None:
+        algorithm, wanted = self._combined, self.scenario
+        if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None:
             raise ModelError(
                 "ranks_per_node needs inside_bandwidth, bytes per second between two ranks of a node: ranks on nodes "
                 "of their own do not show it"
             )
-        if asked.ranks_per_node is not None and asked.inside_bandwidth is not None:
-            algorithm = Hierarchical(asked.ranks_per_node, Link(asked.inside_bandwidth), algorithm)
-        if asked.nodes_per_rack is not None:
-            algorithm = InRacks(algorithm, asked.nodes_per_rack, asked.oversubscription or 1.0)
+        if wanted.ranks_per_node is not None and wanted.inside_bandwidth is not None:
+            algorithm = Hierarchical(wanted.ranks_per_node, Link(wanted.inside_bandwidth), algorithm)
+        if wanted.nodes_per_rack is not None:
+            algorithm = InRacks(algorithm, wanted.nodes_per_rack, wanted.oversubscription or 1.0)
         return algorithm
 
     @property
@@ -290,7 +290,7 @@ class AllReduceModel(Model):
         return np.transpose(found), low, high
 
     def _covariance(self, ranks: int) -> np.ndarray:
-        """Of the logarithms of bandwidth and latency; one rank's record hardly tells waiting from sending."""
+        """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
         doublings = self._doublings(ranks)
         unsteady = 0.0 if self._in_turn or not doublings else other_ranks_error(self.fitted)
         other = self.fitted.library.slower_error * doublings, unsteady
@@ -322,7 +322,7 @@ class AllReduceModel(Model):
         return np.array([np.interp(np.log(ranks), np.log(ranks[some]), one) for one in zip(*found, strict=True)])
 
     def check(self) -> None:
-        """See `Model`: refuse what the profile does not tell, and what does not fit together."""
+        """See `Model`: refuse what the profile does not determine, and what does not fit together."""
         _ = self.scheme, self.collective
 
     @property
@@ -332,47 +332,49 @@ class AllReduceModel(Model):
 
     @property
     def note(self) -> str:
-        """What the profile cannot know."""
+        """What the profile does not determine."""
         notes = []
         if not self.fitted.latency_known and self.scenario.latency is None:
-            notes.append("latency is assumed: two nodes hardly tell it from bandwidth")
+            notes.append("latency is assumed: hardly identifiable from two nodes")
         if self.fitted.unrecorded:
             recorded = self.fitted.ranks - self.fitted.unrecorded
             notes.append(
                 f"{recorded} of {self.fitted.ranks} ranks recorded: differences between ranks are unknown, the "
-                f"interval has {percent(UNRECORDED)} of computation for them"
+                f"interval allows {percent(UNRECORDED)} of computation for them"
             )
         elif len(self.fitted.computed) < FEW_ROUNDS:
-            notes.append(f"{len(self.fitted.computed)} recorded rounds of a rank hardly tell how far stragglers lag")
+            notes.append(
+                f"{len(self.fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers"
+            )
         if self._in_turn:
-            notes.append("with one message at a time links pause, and carry less among more ranks of some networks")
+            notes.append("with one message at a time links idle, and carry less with more ranks on some networks")
             if self.network.buffer:
-                notes[-1] = "single messages under BBR are taken to lose packets in such buffers as plain sockets' do"
+                notes[-1] = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
             elif self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
-                network = "tell TCP's control and the buffers (--congestion-control, --buffer), or "
+                network = "specify congestion control and buffers (--congestion-control, --buffer), or "
                 notes[-1] += f": {network * (self.fitted.congestion_control == 'unknown')}record three ranks"
         computed = float(self.fitted.computed.mean())
         if self.fitted.alone > UNLIKE * (computed + self.fitted.tail) or computed > UNLIKE * self.fitted.alone:
             notes.append(
-                f"alone, a rank takes {self.fitted.alone:.3g} s for what takes {computed:.3g} s among "
+                f"a rank computes for {self.fitted.alone:.3g} s alone, for {computed:.3g} s among "
                 f"{self.fitted.ranks}: other batches, or ranks that share a processor"
             )
         if self.loading:
             notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will")
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
-            notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as others are taken to")
+            notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as assumed of others")
         if wrong := contradiction(self.fitted.bandwidth, self.fitted.nominal):
             notes.append(wrong)
         if self.fitted.ranks == 0:
             notes.append("no round was recorded: computation and links are those of steps on parameter servers")
         elif self.scenario.oversubscription is None:
-            notes.append(f"{self.fitted.ranks} nodes do not show a network's core (oversubscription)")
+            notes.append(f"{self.fitted.ranks} nodes do not identify oversubscription of the network's core")
         return "; ".join(notes)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         fitted, slower, (bandwidth, latency, _) = self.fitted, self.slowness, self.network
         spread = np.sqrt(np.diag(self._covariance(0)))
         computed = fitted.computed * slower
@@ -391,7 +393,7 @@ class AllReduceModel(Model):
             Parameter(
                 "latency", latency, "s/message", standard_error=latency * float(spread[1]),
                 origin="measured" if fitted.latency_known else "assumed", identified=fitted.latency_known,
-                note="" if fitted.latency_known else "two nodes hardly tell it from bandwidth",
+                note="" if fitted.latency_known else "hardly identifiable from two nodes",
             ),
             Parameter(
                 "oversubscription", self.scenario.oversubscription or 1.0, "-", origin="assumed", identified=False,
@@ -400,7 +402,7 @@ class AllReduceModel(Model):
         )  # fmt: skip
 
     def caption(self) -> str:
-        """Job, buckets, and what the fit cannot know."""
+        """Job, buckets, and what the fit does not determine."""
         sizes = self.scheme.units(self._sent[0])
         at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
         buckets = f"{counted(len(sizes), 'bucket')}{at_once}"

@@ -1,6 +1,6 @@
 """From profiled steps, and throughputs measured besides, to the closed network.
 
-Throughputs tell the cost of tracing, and contention between several workers.
+Throughputs determine the cost of tracing, and contention between several workers.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def fit_network(
     Each demand is the mean over the steps of the time in which the link, or the server, was busy with this worker. The
     worker's own time is what remains of the step: step time - fetch - push - update. TensorFlow overlaps computation
     with communication, so that this is less than the computation: only so does the model take as long for one worker
-    as was measured (validation/notes/model). One worker's throughput tells what tracing cost, and those of more workers
+    as was measured (validation/notes/model). One worker's throughput gives the cost of tracing, those of more workers
     how contention changes the servers' demands, and how far the network itself errs there: they weigh all of these by
-    likelihood, and say how far the curve is off (Kennedy and O'Hagan, 2001).
+    likelihood, and estimate the curve's error (Kennedy and O'Hagan, 2001).
 
     Raises
     ------
@@ -78,7 +78,7 @@ def fit_network(
 
 
 def contradicted(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bool) -> str:
-    """What to say where most throughputs are far from the profile, by steps alone; empty for nothing.
+    """The note where most throughputs are far from the profile, by steps alone; empty for none.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
     untraced, recorded = untraced_throughput(fitted.measured, fitted.servers.count), fitted.recorded
     if untraced is None:
         return fitted
-    # The steps tell what links demand, the throughput tells a step's length.
+    # The steps determine the links' demands, the throughput a step's length.
     errors = [p.relative_error(THROUGHPUT_ERROR) for p in fitted.measured if is_untraced(p, fitted.servers.count)]
     error = math.hypot(*errors) / len(errors)
     length = np.exp(error * np.random.default_rng(seed).standard_normal(len(fitted.draws.worker)))
@@ -153,12 +153,12 @@ def _lasting(demands: Demands, seconds: np.ndarray) -> Demands:
 
 def calibrated(fitted: Fitted, *, seed: int) -> Fitted:
     """
-    Have the network meet measured throughputs, as far as its own error, and theirs, make that likely.
+    Fit the network to measured throughputs, as far as its own error, and theirs, make that likely.
 
     The servers' demands may be longer while workers share them, the worker's time may be another one, and the network
-    errs whatever these are: most near the knee, hardly alike at half or twice as many workers. A measurement is weighed
-    against all of these by likelihood (Kennedy and O'Hagan, 2001): it moves the demands, and bends the curve of the
-    machines that were measured where they were, by the correlation of errors elsewhere.
+    errs whatever these are: most near saturation, hardly alike at half or twice as many workers. A measurement is
+    weighed against all of these by likelihood (Kennedy and O'Hagan, 2001): it moves the demands, and bends the curve
+    of the machines that were measured where they were, by the correlation of errors elsewhere.
     """
     points = beyond_one(fitted)
     measured = [p.workers for p in points if site_of(p)[0] == _here(fitted)]

@@ -26,9 +26,9 @@ from .outcome import Breakdown, Model, Outcome
 from .rules import Barrier, Pace, Rule, rule_for
 from .step_fit import Fitted, Recorded, step_parameters
 
-#: What to say where nobody told how connections share links.
-UNTOLD = (
-    "TCP's congestion control is not known, so intervals reach down to what BBR lets few connections carry: tell it "
+#: The note where the congestion control is unknown.
+UNSPECIFIED = (
+    "TCP congestion control is unknown, so intervals reach down to BBR with few connections: specify it "
     "(--congestion-control) to narrow them"
 )
 
@@ -37,7 +37,7 @@ UNTOLD = (
 class TrainingModel(Model):
     """SGD on parameter servers as a closed network with one customer per worker.
 
-    Made by `fit`; changed by `what_if`; asked by `throughput`. Another bandwidth replaces the part of the recorded
+    Made by `fit`; changed by `what_if`; solved by `throughput`. Another bandwidth replaces the part of the recorded
     transfer time that the profiled link explains, 95 % of the nominal one carrying tensors, and keeps the rest
     (serialization). Tensors are dealt to other numbers of servers round robin, as TensorFlow does; where their sizes
     are not known, the largest share of P servers is taken as P**-0.8. Computation is proportional to the batch size.
@@ -71,14 +71,14 @@ class TrainingModel(Model):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         origin: Origin = "derived" if self.other_machines else "measured"
         rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
         return (*rows, *self.fitted.others)
 
     @property
     def note(self) -> str:
-        """What this fit cannot know, and what contradicts it."""
+        """What this fit does not determine, and what contradicts it."""
         return "; ".join(filter(None, (self.fitted.contradiction, self.fitted.note)))
 
     @property
@@ -120,7 +120,7 @@ class TrainingModel(Model):
 
     @property
     def profiled_workers(self) -> int:
-        """The most workers for which something was measured on such machines; 0 for nothing."""
+        """The most workers measured on such machines; 0 for none."""
         as_profiled = not self.other_machines and self.servers == self.fitted.servers
         traced = self.fitted.recorded.workers if as_profiled else 0
         if self.in_rounds and traced > 1:  # who did not wait for each other
@@ -185,8 +185,8 @@ class TrainingModel(Model):
     def network(self) -> Network:
         """The closed network; its population is the number of workers, of a class for each speed where they differ.
 
-        In it workers meet by chance, and servers are visited one after the other: `throughput` is that of this network
-        where its method is exact.
+        In it workers coincide by chance, and servers are visited one after the other: `throughput` is its throughput
+        where the method is exact.
         """
         named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
         queues = [Station(name, service_time=demand) for name, demand in named]
@@ -244,7 +244,7 @@ class TrainingModel(Model):
 
         Mean-value analysis, exact for one server whose stations share their time, also with unequal workers;
         approximate where computation overlaps transfers, so that workers settle in phases, for several servers, and for
-        links shared under BBR (`ParallelServers`). Where nobody knows TCP's congestion control, BBR is an alternative.
+        links shared under BBR (`ParallelServers`). Where TCP's congestion control is unknown, BBR is an alternative.
         """
         speeds = self.scenario.worker_speeds
         if speeds and workers[-1] > len(speeds):
@@ -259,7 +259,7 @@ class TrainingModel(Model):
             under_bbr = replace(
                 self, fitted=replace(self.fitted, few_flows=self.fitted.few_flows_if_bbr, few_flows_if_bbr=None)
             )
-            alternatives = [replace(under_bbr.outcome(workers), doubt=UNTOLD)]
+            alternatives = [replace(under_bbr.outcome(workers), doubt=UNSPECIFIED)]
 
         def breakdown(x: np.ndarray) -> Breakdown:
             faster = x / X
@@ -347,7 +347,7 @@ class TrainingModel(Model):
         return self.scenario.bandwidth or self.fitted.recorded.bandwidth
 
     def caption(self) -> str:
-        """Which job, on how many servers, and what the fit cannot know."""
+        """Which job, on how many servers, and what the fit does not determine."""
         servers = counted(self.servers.count, "parameter server")
         what = f"{self.job.name or 'job'} with {servers}, form {self.servers.form!r}"
         return "; ".join(filter(None, [what, self.note]))
@@ -356,7 +356,7 @@ class TrainingModel(Model):
 def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, together: int = 1) -> Demands:
     """Demands when each host's link has another nominal bandwidth, in bytes per second.
 
-    Transfers change as `transfer_time` says. Each second of transfer hides as much computation as before: a faster link
+    Transfers change as in `transfer_time`. Each second of transfer hides as much computation as before: a faster link
     hides less, unless several workers who transfer ``together`` share it: then at most as much as before.
     """
     fetch, push = (

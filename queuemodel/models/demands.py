@@ -67,7 +67,7 @@ class Servers:
         return len(self.shards)
 
     def changed(self, scenario: Scenario, tensor_bytes: tuple[int, ...] = ()) -> Servers:
-        """These, or those that are asked for instead, to which tensors are dealt round robin."""
+        """These, or those specified instead, to which tensors are dealt round robin."""
         if scenario.shards is not None:
             return replace(self, shards=scenario.shards)
         count = scenario.parameter_servers

@@ -1,4 +1,4 @@
-"""How far the models themselves err, whatever their parameters, by where a number of workers stands to the knee.
+"""How far the models themselves err, whatever their parameters, relative to the saturation point.
 
 The numbers are in model_error.json beside this module, with the series that they were learnt from; ``python -m
 validation.model_errors`` makes it.
@@ -94,12 +94,12 @@ class Ensemble:
     noise may be far off too: each of S combinations of these two is as likely as it was, times the likelihood of
     what was measured. Measurements weigh the models by likelihood as well, and move each by the correlation of its
     errors. This is exact on the grid of sizes. What contradicts all models makes their errors larger; measurements
-    that contradict each other are taken for noisy.
+    that contradict each other are treated as noisy.
     """
 
     logs: np.ndarray  # (S, M, P): Logarithms of throughput (steps per second) by M models
     weights: np.ndarray  # (S, M): How likely each is; they add up to 1
-    covariance: np.ndarray  # (S, P, P): Of the models' errors that measurements tell, relative
+    covariance: np.ndarray  # (S, P, P): Of the models' errors that measurements determine, relative
     sizes: np.ndarray  # sizes, excess: (S,): Factors on the models' errors, and on noise
     excess: np.ndarray
     noise: np.ndarray  # (P,): Relative standard error of measuring there once
@@ -119,7 +119,7 @@ class Ensemble:
         own: np.ndarray | float = 0.0,
     ) -> Ensemble:
         """
-        What is thought before anything is measured.
+        The prior, before any measurement.
 
         For M models at P places: ``error`` (P,) is that of predicting one measurement, relative; at least half of it
         is taken to be the models' own, 0 where they have none. ``own`` is the covariance of further errors, whose
@@ -154,7 +154,7 @@ class Ensemble:
 
     def given(self, at: Sequence[int], logs: np.ndarray, noise: np.ndarray) -> Ensemble:
         """
-        What is thought once throughputs are measured at some places.
+        The posterior, given throughputs measured at some places.
         """
         if not len(at):
             return self
@@ -186,7 +186,7 @@ class Ensemble:
         return self.given(at, logs, noise), [point for point, off in zip(points, wrong, strict=True) if off]
 
     def at(self, places: Sequence[int]) -> Ensemble:
-        """What is thought of these places alone, by the models that count for quantiles."""
+        """The law of these places alone, by the models that count for quantiles."""
         at, likely = np.asarray(places), self.models > NEGLIGIBLE / self.weights.shape[1]
         return replace(
             self,
@@ -203,7 +203,7 @@ class Ensemble:
         return np.exp(self._quantiles([0.5, tail, 1 - tail], places, self.rest))
 
     def doubtful(self, at: Sequence[int], logs: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """Which measurements, shape (n,), the models and the others leave unlikely, each judged without itself."""
+        """Which measurements, shape (n,), are outliers under the models and the other measurements."""
         wrong = []
         for i, place in enumerate(at):
             rest = [j for j in range(len(at)) if j != i]
@@ -240,7 +240,7 @@ class Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class Discrepancy:
-    """How far what is thought of some numbers of workers is off a curve."""
+    """The estimated error of a curve at some numbers of workers."""
 
     workers: np.ndarray  # (P,): Increasing
     logs: np.ndarray  # (P,): Logarithms of the curve's throughput there

@@ -126,7 +126,7 @@ def other_ranks_error(fitted: FittedRounds) -> float:
 
 
 def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:
-    """Error of the logarithm of the slowest of these ranks' computation, as few rounds of few tell mean and spread."""
+    """Error of the logarithm of the slowest of these ranks' computation, from few rounds of few ranks."""
     computed, m = fitted.computed, len(fitted.computed)
     unlike = UNRECORDED if fitted.unrecorded and ranks > 1 else 0.0
     if m < 2:

@@ -65,9 +65,9 @@ LAWS = (
     Law("n", "with the group", lambda r: r - 1.0),
     Law("sqrt n", "with its square root", lambda r: np.sqrt(r) - 1.0),
     Law("log n", "with its logarithm", np.log),
-    Law("1 - 1/sqrt n", "slowly to an end", lambda r: 1.0 - r**-0.5, ends=True),
+    Law("1 - 1/sqrt n", "slowly to a limit", lambda r: 1.0 - r**-0.5, ends=True),
     Law("1 - 1/n", "as a ring's bandwidth", lambda r: 1.0 - 1.0 / r, ends=True),
-    Law("1 - 1/n^2", "soon to an end", lambda r: 1.0 - r**-2.0, ends=True),
+    Law("1 - 1/n^2", "soon to a limit", lambda r: 1.0 - r**-2.0, ends=True),
     Law("1 - 1/n^6", "only at first", lambda r: 1.0 - r**-6.0, ends=True),
 )
 #: The last is no law of rounds: servers that stay as they are, and saturate.
@@ -184,7 +184,7 @@ class Posterior:
 
     @cached_property
     def servers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A worker's cycle (s), the servers' demand in it (s; 0: they grow), and the knee's width, each (DRAWS,)."""
+        """A worker's cycle (s), the servers' demand in it (s; 0: they grow), the saturation width, each (DRAWS,)."""
         shape, level = self.drawn
         knee, cycle = self.law[shape] == len(LAWS), np.exp(-level)
         demand = np.where(knee, self.size[shape] * cycle, 0.0)
@@ -201,7 +201,7 @@ class Posterior:
         wrong = (np.abs(off) > MISFIT * self._scale).mean(axis=0)
         doubtful = wrong > 0.5
         if len(wrong) > 1 and wrong.sum() > 0.5:
-            doubtful |= wrong > 0.5 * wrong.max()  # where nothing tells which of two is wrong, both are named
+            doubtful |= wrong > 0.5 * wrong.max()  # where the data leave open which of two is wrong, both are named
         return off.mean(axis=0), doubtful
 
 
@@ -231,7 +231,7 @@ def least_relative_error(logs: np.ndarray) -> np.ndarray:
 def _log_served(log_rate: np.ndarray, link: float | None) -> np.ndarray:
     """Log density, up to a constant, of the logarithm of a server's bytes per second at saturation.
 
-    One source tells what servers do, and another one's may be far from it, on slow links above all: Student's t. A
+    Servers of another source may be far from those of one, on slow links above all: Student's t. A
     server that could do more does what its link carries.
     """
     from scipy.special import ndtr
@@ -251,11 +251,11 @@ def _log_served(log_rate: np.ndarray, link: float | None) -> np.ndarray:
 class GrowthModel(Model):
     """A job known by throughputs alone: how the time of a round, or of a worker's cycle, grows with the group.
 
-    Made by `fit`; asked by `throughput`. Throughputs of synchronous training may count machines or devices, as long as
+    Made by `fit`; solved by `throughput`. Throughputs of synchronous training may count machines or devices, as long as
     all count the same. Of asynchronous workers, the busiest server needs part of a worker's undisturbed cycle, with a
-    knee; or the servers grow with the workers. Where the bytes of the parameters are known the servers are taken to
-    stay as they are, and to be about as fast as published ones; with the nominal bandwidth of their links too, they
-    carry no more than a ``link`` does.
+    saturation point; or the servers grow with the workers. Where the bytes of the parameters are known the servers
+    are taken to stay as they are, and to be about as fast as published ones; with the nominal bandwidth
+    of their links too, they carry no more than a ``link`` does.
 
     Attributes
     ----------
@@ -306,13 +306,13 @@ class GrowthModel(Model):
 
     @property
     def servers(self) -> Servers:
-        """Asynchronous servers, as asked for."""
+        """Asynchronous servers, as specified."""
         most = mode([p.parameter_servers for p in self.measured])
         return Servers("single", uneven_shards(most)).changed(self.scenario)
 
     @property
     def on_such_servers(self) -> list[Throughput]:
-        """What was measured on as many servers as are asked for."""
+        """What was measured on as many servers as specified."""
         if self.strategy != "async-ps":
             return list(self.measured)
         return [p for p in self.measured if p.parameter_servers == self.servers.count and not self.scenario.shards]
@@ -327,29 +327,29 @@ class GrowthModel(Model):
 
     @cached_property
     def note(self) -> str:
-        """What this fit cannot know, and which measurement does not fit the others."""
+        """What this fit does not determine, and which measurement does not fit the others."""
         wrong = [point for point, bad in zip(self.measured, self.posterior.misfits()[1], strict=True) if bad]
         notes = [doubt(wrong, "the other measurements") if wrong else ""]
         if self.strategy == "async-ps":
             seen = f"the data show no saturation up to {counted(self.posterior.largest, 'worker')}, the server's demand"
             notes += [f"{seen} rests on a {self.demand_unseen}" if self.demand_unseen else "", self._faster]
             notes.append(
-                "throughputs alone cannot tell the server's links from its processor, nor what a faster network buys"
+                "throughputs alone identify neither the server's links and processor nor the effect of a faster network"
             )
             return "; ".join(filter(None, notes))
         jobs = "jobs with sparse gradients" if self.sparse_gradients else "such jobs"
-        notes.append(f"how a round grows beyond what was measured rests on published series of {jobs}")
+        notes.append(f"growth of rounds beyond the measurements is estimated from published series of {jobs}")
         if not self.sparse_gradients:
-            notes.append("rounds of a model that is mostly embeddings grow much more: say so (sparse_gradients)")
+            notes.append("rounds with sparse gradients grow much more: specify sparse_gradients")
             if self.strategy == "all-reduce" and not self.ranks_per_node:
-                notes.append("where nodes have several ranks, telling how many (ranks_per_node) says more")
+                notes.append("for nodes of several ranks, specify ranks_per_node")
         if self.job.parameter_bytes:
-            notes.append("the parameters' bytes are not used, since they do not tell where rounds stop growing")
+            notes.append("the parameters' bytes are not used: they do not determine where rounds stop growing")
         return "; ".join(filter(None, notes))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         return _of_servers(self) if self.strategy == "async-ps" else _of_rounds(self)
 
     @property
@@ -399,7 +399,7 @@ class GrowthModel(Model):
         )
 
     def _stations(self, counts: np.ndarray, X: np.ndarray) -> Breakdown:
-        """Of asynchronous workers: what a curve says of the servers, by the medians of cycle and demand."""
+        """Of asynchronous workers: a curve's servers, by the medians of cycle and demand."""
         cycle, demand = (float(np.median(draws)) for draws in self.posterior.servers[:2])
         D, Z = demand * np.array(self.servers.shards), cycle - demand
         at_servers = np.maximum(counts / X - Z, demand)[:, None] * (D / demand if demand else D)
@@ -421,15 +421,17 @@ class GrowthModel(Model):
         Raises
         ------
         ModelError
-            For any other change: throughputs alone do not tell its effect.
+            For any other change: throughputs alone do not determine its effect.
         """
         answered = self.changes if self.strategy == "async-ps" else ()
         if unknown := next((n for n, value in changes.items() if value is not None and n not in answered), None):
-            raise ModelError(f"{unknown} needs a profile with recorded steps: throughputs alone do not tell its effect")
+            raise ModelError(
+                f"{unknown} requires a profile with recorded steps: throughputs alone do not determine its effect"
+            )
         return replace(self, scenario=self.scenario.updated(**changes))
 
     def caption(self) -> str:
-        """Which job, and what the fit cannot know."""
+        """Which job, and what the fit does not determine."""
         what = f"{self.job.name or 'job'}, {self.strategy}"
         if self.strategy == "async-ps":
             what = f"{self.job.name or 'job'} with {counted(self.servers.count, 'parameter server')}, form 'single'"
@@ -437,7 +439,7 @@ class GrowthModel(Model):
 
 
 def _rungs(most: int) -> np.ndarray:
-    """Numbers of workers, the last of them ``most`` or more; the same whatever is asked, but for how far they go."""
+    """Numbers of workers, the last of them ``most`` or more; the same for every request, but for how far they go."""
     doublings = max(math.ceil(PER_DOUBLING * math.log2(most / EVERY)), 0)
     rungs = np.append(np.arange(1, EVERY), EVERY * 2.0 ** (np.arange(doublings + 1) / PER_DOUBLING)).astype(int)
     return rungs[: int(np.searchsorted(rungs, most)) + 1]
@@ -502,10 +504,10 @@ def _of_servers(model: GrowthModel) -> tuple[Parameter, ...]:
         ),
         Parameter(
             "saturation width", float(width.mean()), "", standard_error=float(width.std()), origin="assumed",
-            identified=False, note="sharp, unless the data show a round one",
+            identified=False, note="sharp, unless the data show otherwise",
         ),
         *(
-            Parameter(name, math.nan, "s", origin="assumed", identified=False, note="needs a profile")
+            Parameter(name, math.nan, "s", origin="assumed", identified=False, note="requires a profile")
             for name in ("transmit link demand", "receive link demand", "server update demand")
         ),
     )  # fmt: skip

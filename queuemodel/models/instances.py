@@ -25,7 +25,7 @@ from .predict import load, predict
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A type of machine that one can rent, told against the profiled machines.
+    """A type of machine to rent, relative to the profiled machines.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ def plan_instances(
     Raises
     ------
     ModelError
-        For no instance, two goals, what the instances tell themselves, or what the profile does not tell.
+        For no instance, two goals, what the instances specify themselves, or what the profile does not determine.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def plan_instances(
     if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
         raise ModelError(f"plan_instances: each instance has its own {own[0]}; leave it out")
     if deadline is not None and throughput is not None:
-        raise ModelError("plan_instances: deadline and throughput are two questions; ask one of them")
+        raise ModelError("plan_instances: deadline and throughput exclude each other; specify one")
     goal: dict[str, Any] = {"epochs": epochs, "dataset_size": dataset_size}
     goal |= {"deadline": deadline} if throughput is None else {"throughput": throughput}
     offers = []
@@ -250,13 +250,15 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from what was measured at ``path``.
 
     ``settings`` are those of `queuemodel.models.predict`, as text: ``{"strategy": "sync-ps", "bandwidth":
-    "10Gbit/s"}``. Recorded steps are solved as a closed network, if that knows the strategy, unless ``method`` asks for
-    something else. Throughputs for which no strategy is given warn of that which is assumed.
+    "10Gbit/s"}``. Recorded steps are solved as a closed network, if that covers the strategy, unless ``method``
+    specifies otherwise. Throughputs for which no strategy is given warn of that which is assumed.
     """
     fields: dict[str, Any] = {}
     for name, text in settings.items():
         if name not in SETTINGS and name not in FIELDS:
-            raise ModelError(f"{name} is no setting of a prediction; give some of {', '.join([*FIELDS, *SETTINGS])}")
+            raise ModelError(
+                f"{name} is not a setting of a prediction; specify some of {', '.join([*FIELDS, *SETTINGS])}"
+            )
         fields[name] = SETTINGS[name](text) if name in SETTINGS else KINDS[name](text, name)
     data = load(path)
     least = 1

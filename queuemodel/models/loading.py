@@ -14,7 +14,7 @@ import numpy as np
 
 from ..profile.records import Round
 
-#: Batches that are loaded ahead, as by PyTorch's DataLoader for each of its processes unless it is told otherwise.
+#: Batches that are loaded ahead, as by PyTorch's DataLoader for each of its processes unless specified otherwise.
 AHEAD = 2
 
 #: Rounds until it no longer matters that loaders began with nothing.
@@ -22,11 +22,11 @@ WARM_UP = 50
 
 
 def loading_times(rounds: Sequence[Round]) -> tuple[np.ndarray, ...]:
-    """Seconds that batches took to load, an array for each rank of the run that waited most; none where nobody waited.
+    """Seconds that batches took to load, an array for each rank of the run that waited most; none if no rank waited.
 
     A loader whose batches came late, no more than `AHEAD` apart, never stopped: it took for them the time between. One
     that comes late after more that were in time was begun when the `AHEAD`-th before it was taken, at the latest. What
-    came in time tells a limit only; the law is the product-limit estimate from both (Kaplan and Meier, 1958, with time
+    came in time gives a limit only; the law is the product-limit estimate from both (Kaplan and Meier, 1958, with time
     reversed), which leaves at 0 what is shorter than all that is known. Approximate where more are loaded ahead: among
     more ranks waits are then too long.
     """
@@ -75,7 +75,7 @@ def input_waits(
     """Seconds for which the ranks wait, in each of successive rounds, until the last of them has its batch.
 
     Rank r's batches take as those of the recorded rank r (``loading``), beyond them in turn; ``times`` (m,) are
-    seconds of the rounds if nobody waited, in each of which a rank takes ``steps`` batches.
+    seconds of the rounds without waiting, in each of which a rank takes ``steps`` batches.
     """
     rng = np.random.default_rng(seed)
     times = np.concatenate([np.full(WARM_UP, times.mean()), times])

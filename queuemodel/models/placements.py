@@ -12,8 +12,8 @@ every link (Patarasuk and Yuan, 2009), so that with r(N) = 2 (N - 1)/N
     m = W r(N) g^a                  on two,
     m = W r(N) g^a h (k/3)^p        on more:
 
-W is the all-reduce between two nodes of one GPU each, and a says how far the GPUs of a node are in each other's way at
-its link. Two nodes cannot tell h, by how much the third is off a ring, nor p, how latencies and stragglers on the
+W is the all-reduce between two nodes of one GPU each, and a is how far the GPUs of a node are in each other's way at
+its link. Two nodes do not identify h, by how much the third is off a ring, nor p, how latencies and stragglers on the
 network grow: both are learnt from other clusters (placements.toml), and their spread is in the interval.
 """
 
@@ -38,7 +38,7 @@ from ..profile.job import Job
 from .outcome import Model, Outcome
 from .rules import order_statistic
 
-#: GPUs of a job, and seconds of a step: nobody has more, or waits longer.
+#: GPUs of a job, and seconds of a step: none has more, or takes longer.
 MOST_GPUS, LONGEST_STEP = 10_000, 1e6
 
 
@@ -217,8 +217,8 @@ class PlacementModel(Model):
 
     @cached_property
     def note(self) -> str:
-        """What this fit cannot know, and which measurement does not fit the others."""
-        unknown = [one.unsure for one, told in zip(LAW, self._told(), strict=True) if one.unsure and not told]
+        """What this fit does not determine, and which measurement does not fit the others."""
+        unknown = [one.unsure for one, known in zip(LAW, self._identified(), strict=True) if one.unsure and not known]
         notes = [f"assumed rather than measured: {', '.join(unknown)}"] if unknown else []
         error = np.median(self.error)
         if error * min(p.step_time for p in self.measured) < JITTER:
@@ -229,7 +229,7 @@ class PlacementModel(Model):
             what = (
                 f"{p.step_time:.4g} s with {counted(p.gpus, 'GPU')} on {counted(p.nodes, 'node')}, batch {p.batch_size}"
             )
-            notes.insert(0, f"{what}: does not fit the other measurements and counts little; measure it again")
+            notes.insert(0, f"{what}: does not fit the other measurements and has little weight; measure it again")
         return "; ".join(notes)
 
     def seconds(self, points: Sequence[PlacedStep]) -> np.ndarray:
@@ -237,7 +237,7 @@ class PlacementModel(Model):
         return step_time(self.mode, shapes(self.sizes, *_columns(points)))
 
     def step_time(self, *, nodes: int, gpus: int, batch_size: int, gpus_per_node: int | None = None) -> float:
-        """Seconds of a step with so many examples per GPU; on nodes as even as can be, unless the fullest one is told.
+        """Seconds of a step with so many examples per GPU; on nodes as even as can be, unless the fullest is specified.
 
         Raises
         ------
@@ -253,7 +253,7 @@ class PlacementModel(Model):
 
     @property
     def job(self) -> Job:
-        """Its batch size is that which is asked for; it may be left out where only one was measured."""
+        """Its batch size is the specified one; it may be left out where only one was measured."""
         sizes = {point.batch_size for point in self.measured}
         if self.scenario.batch_size is None and len(sizes) > 1:
             raise ModelError(
@@ -262,7 +262,7 @@ class PlacementModel(Model):
         return Job(batch_size=self.scenario.batch_size or min(sizes), parameter_bytes=0, tensors=0)
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """On as few nodes as the GPUs fit; nodes have as many as the fullest measured one, unless told."""
+        """On as few nodes as the GPUs fit; nodes have as many as the fullest measured one, unless specified."""
         g = self.scenario.gpus_per_node or max(point.gpus_per_node for point in self.measured)
         size, n = self.job.batch_size, workers
         self._require_known(size, -(-int(n.max()) // g))
@@ -288,7 +288,7 @@ class PlacementModel(Model):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, and how far to trust it."""
+        """What was fitted, with its uncertainty."""
         value = self.mode[-len(LAW) :].copy()
         value[:5] = np.exp(value[:5])
         value[0] /= 1.0 + value[0]
@@ -296,18 +296,18 @@ class PlacementModel(Model):
         error[:5] *= value[:5] * np.array([1 - value[0], 1, 1, 1, 1])
         return tuple(
             Parameter(
-                one.name, found, one.unit, standard_error=off, origin="measured" if told else "assumed",
-                identified=told, note=one.note,
+                one.name, found, one.unit, standard_error=off, origin="measured" if known else "assumed",
+                identified=known, note=one.note,
             )
-            for one, found, off, told in zip(LAW, value.tolist(), error.tolist(), self._told(), strict=True)
+            for one, found, off, known in zip(LAW, value.tolist(), error.tolist(), self._identified(), strict=True)
         )  # fmt: skip
 
     def caption(self) -> str:
-        """What was measured, and what the fit cannot know."""
+        """What was measured, and what the fit does not determine."""
         return f"{len(self.measured)} placements on at most {self.profiled_nodes} nodes; {self.note}".rstrip("; ")
 
-    def _told(self) -> list[bool]:
-        """Of each parameter of the law, whether the measurements tell it."""
+    def _identified(self) -> list[bool]:
+        """Of each parameter of the law, whether the measurements identify it."""
         narrowed: list[bool] = (standard_errors(self.draws)[-len(LAW) :] < TOLD * self.prior_spread).tolist()
         return narrowed
 
@@ -317,7 +317,7 @@ class PlacementModel(Model):
             raise ModelError(f"batch_size: one GPU was measured with {span(self.sizes)} examples, got {batch_size}")
         if nodes > 1 and self.profiled_nodes == 1:
             raise ModelError(
-                f"nodes: {nodes} were asked for, but only one was measured; measure a step on two nodes too"
+                f"nodes: {nodes} were requested, but only one was measured; measure a step on two nodes too"
             )
 
 
@@ -338,7 +338,7 @@ class Assumed(NamedTuple):
     spread: float
     note: str
     unit: str = ""
-    unsure: str = ""  # what is not known where it is not told
+    unsure: str = ""  # what is assumed where it is not identified
 
 
 LAW = (
@@ -407,7 +407,7 @@ def _posterior(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The posterior's mode, shape (sizes + 7,), draws from it, and the error of a measurement in each, shape (DRAWS,).
 
-    Parameters are the logarithms of steps on one GPU with these batch sizes, which the measurements alone tell, and
+    Parameters are the logarithms of steps on one GPU with these batch sizes, which measurements alone determine, and
     those of the law.
     """
     from scipy.optimize import least_squares

@@ -1,6 +1,6 @@
 """The verbs: a profile or measurements, and a question, to a model, a curve or a simulation.
 
-What is asked is read and refused here, once; which model answers follows from the data and from the way of training.
+A question is read and refused here, once; its model follows from the data and from the way of training.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ def fit(
     ----------
     data : Profile, or sequence of Throughput
     scenario : Scenario, optional
-        How the job trains (what the profile recorded unless given, and asynchronously where throughputs alone do not
-        tell), and what differs from the profile.
+        How the job trains (what the profile recorded unless given, and asynchronously for throughputs
+        alone), and what differs from the profile.
     throughputs : sequence of Throughput
         Measured for other node counts, besides those in the profile.
     seed : int
         Of the resampling.
     **fields
         Fields of `Scenario`. Of throughputs alone: ``batch_size`` (1 unless given) and ``parameter_bytes`` of the job,
-        which say about where servers of asynchronous training saturate, and more with the bandwidth of their links,
+        which give the approximate saturation point of asynchronous servers, better with the bandwidth of their links,
         which all throughputs may have; of synchronous training ``sparse_gradients``, that most parameters are
         embeddings, of which a step touches few rows, so that rounds grow with the group; and ``ranks_per_node`` of
         all-reduce, whose workers are ranks on whole nodes: most of what a ring sends crosses the network from the
@@ -101,7 +101,7 @@ def fit(
         When there is nothing to fit.
     ModelError
         For what is neither profile nor throughputs, an unknown strategy or form, a number that the strategy has not, or
-        measurements that it cannot be told from.
+        measurements that it is not distinguishable from.
 
     Warns
     -----
@@ -130,20 +130,20 @@ def _fitted(
     rounds = profile is not None and bool(profile.rounds)
     machines = {name: value for name, value in question.specified.items() if name not in NO_MACHINES}
     if question.form and (strategy == "all-reduce" or not stepped):
-        raise ModelError("form is of the closed network of steps on parameter servers; leave it out")
+        raise ModelError("form applies to steps on parameter servers alone; leave it out")
     if rounds and not stepped and strategy != "all-reduce":
-        raise ModelError("the profile has synchronous rounds only; ask with strategy 'all-reduce'")
+        raise ModelError("the profile has synchronous rounds only; use strategy 'all-reduce'")
     if not rounds and not stepped and strategy in KNOWN and not question.backup_workers:
         known = question.of(KNOWN[strategy])
         if profile and (own := question.of(KNOWN["async-ps"])):
-            raise ModelError(f"{next(iter(own))} is for throughputs alone; a profile has its own")
+            raise ModelError(f"{next(iter(own))} applies to throughputs alone; a profile has its own")
         if of_network := question.of(of_group("network")):
-            raise ModelError(f"{next(iter(of_network))} is known of a profile; throughputs alone have no use for it")
+            raise ModelError(f"{next(iter(of_network))} does not apply to throughputs alone; leave it out")
         changes = {name: value for name, value in machines.items() if name not in known}
         return _of_throughputs(data, throughputs, question, strategy, known).what_if(**changes)
     if profile and strategy == "all-reduce":
         if throughputs:
-            what = "recorded rounds are not used" if rounds else "steps on servers tell nothing of all-reduce"
+            what = "recorded rounds are not used" if rounds else "steps on servers do not determine all-reduce"
             raise ModelError(f"throughputs besides {what}; leave them out")
         return AllReduceModel(fit_rounds(profile) if rounds else rounds_of_steps(profile)).what_if(**machines)
     what = "sync-ps with backup workers" if question.backup_workers else strategy
@@ -151,7 +151,7 @@ def _fitted(
         raise ModelError(f"strategy {what!r} needs a profile with recorded steps; import or record one")
     waiting = question.synchronization
     if not waiting.solvable:
-        raise ModelError(f"strategy {what!r} is no closed network; `predict` simulates recorded operations")
+        raise ModelError(f"strategy {what!r} is not a closed network; `predict` simulates recorded operations")
     form = cast("Form", question.form or "links")
     network = fit_network(profile, throughputs=as_throughputs(throughputs), form=form, seed=seed)
     if waiting.together:
@@ -175,7 +175,7 @@ def _of_throughputs(
         measured = on_profiled_links(measured, profile)
     links, profiled = {point.bandwidth for point in measured}, profile.cluster.bandwidth if profile else None
     if len(links) > 1 or (profiled is not None and links != {None}):
-        raise FitError("fit: throughputs alone cannot tell what another bandwidth does; give those of one bandwidth")
+        raise FitError("fit: throughputs alone do not determine the effect of bandwidth; give those of one bandwidth")
     link = next(iter(links), None) or profiled
     measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
     model = fit_throughputs(measured, job=job, strategy=cast("Rounds", strategy), link=link, **known)
@@ -210,7 +210,7 @@ def predict(
     workers : iterable of int
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
-        the simulation when the profile holds operations of one worker alone and nothing is asked that it does not have.
+        the simulation when the profile holds operations of one worker alone and covers everything requested.
     throughputs : sequence of Throughput or Profile
         Measured besides the profile; of a profile of several workers, what its steps show. They calibrate what is
         predicted: the closed network's demands, or the simulation's networks (`queuemodel.models.calibrate`).
@@ -238,7 +238,7 @@ def predict(
         model: Model = _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs)
         return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
     if question.gpus_per_node is not None:
-        raise ModelError("predict: gpus_per_node is for a job measured by placement (step times by nodes and GPUs)")
+        raise ModelError("predict: gpus_per_node applies to jobs measured by placement (step times by nodes and GPUs)")
     measured, strategy = as_throughputs(throughputs), require_answerable(data, question)
     if isinstance(data, Profile) and data.steps and strategy != "all-reduce":
         waiting = question.synchronization
@@ -251,7 +251,7 @@ def predict(
     elif method == "trace" or (method == "mva" and strategy == "all-reduce"):
         raise ModelError(f"predict: method {method!r} {UNTRACED}")
     for name in question.of(of_group("simulation")):
-        raise ModelError(f"predict: {name} is for the simulation only; use method 'trace'")
+        raise ModelError(f"predict: {name} applies to the simulation only; use method 'trace'")
     model = _fitted(cast("Profile | Sequence[Throughput]", data), question, strategy, measured, seed)
     return model.throughput(counts, confidence=confidence, seed=seed)
 
@@ -297,7 +297,7 @@ def unsimulated(profile: Profile, question: Scenario) -> str:
     if question.form not in (None, "links"):
         return f"has no form {question.form!r}"
     if profile.cluster.workers != 1:
-        return "needs a profile of one worker, whose transfers nobody else slowed"
+        return "requires a profile of one worker, without contention"
     return ""
 
 
@@ -348,13 +348,13 @@ def simulate(
     strategy = require_answerable(profile, question)
     if strategy == "all-reduce":
         if settings:
-            raise ModelError(f"simulate: {next(iter(settings))} is for recorded operations, not for all-reduce")
+            raise ModelError(f"simulate: {next(iter(settings))} applies to recorded operations, not to all-reduce")
         model = cast("AllReduceModel", fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
     waiting = question.synchronization
     profile, question = question.on(profile)
     if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):
-        raise ModelError(f"simulate: {wrong} is no question for a simulation of operations; ask `predict`")
+        raise ModelError(f"simulate: {wrong} does not apply to a simulation of operations; use `predict`")
     require_count(workers, "simulate: workers")
     waiting.require_workers(workers)
     speeds = question.of(("worker_speeds", "accelerator_speed"))
@@ -375,33 +375,33 @@ def simulate(
 
 
 def require_answerable(data: object, question: Scenario) -> str:
-    """How the job trains, as asked, recorded, or else asynchronously; what belongs to other ways is refused."""
+    """How the job trains, as specified, recorded, or else asynchronously; what belongs to other ways is refused."""
     recorded = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
     strategy = question.strategy or recorded
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
-            raise ModelError(f"{name} is for throughputs of {kinds} alone; leave it out")
+            raise ModelError(f"{name} applies to throughputs of {kinds} alone; leave it out")
     for name in question.specified:
         others = [way for way, has in NUMBERS.items() if has == name]
         if name in of_group("rounds") and strategy != "all-reduce":
-            raise ModelError(f"{name} is a question for strategy 'all-reduce', not {strategy!r}")
+            raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
         if name in OF_SERVERS and strategy == "all-reduce":
-            raise ModelError(f"{name} is a question for training on parameter servers, not for 'all-reduce'")
+            raise ModelError(f"{name} applies to training on parameter servers, not to 'all-reduce'")
         if others and strategy not in others:
-            raise ModelError(f"{name} is a question for strategy {', '.join(others)}, not {strategy!r}")
+            raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")
     return strategy
 
 
 def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:
     """Read a profile (JSON), or measured throughputs or step times by placement (a name in .csv or .csv.gz)."""
     if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
-        raise DataError(f"{path}: no profile; recorded traces become one by queuemodel import-trace FOLDER")
+        raise DataError(f"{path}: not a profile; recorded traces become one by queuemodel import-trace FOLDER")
     if not _is_table(path):
         named = Path(path).name.endswith((".json", ".json.gz"))
         if not named and Path(path).is_file() and read_bytes(path).lstrip()[:1] not in (b"{", b"["):
-            raise DataError(f"{path}: no profile; throughputs and step times by placement are read from a .csv")
+            raise DataError(f"{path}: not a profile; throughputs and step times by placement are read from a .csv")
         return Profile.load(path)
     return read_placements(path) if holds_placements(path) else read_throughputs(path)
 

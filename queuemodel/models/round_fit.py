@@ -36,7 +36,7 @@ from .schemes import Buckets
 
 @dataclass(frozen=True, eq=False)
 class FittedRounds:
-    """What recorded rounds tell of a data-parallel job."""
+    """What recorded rounds determine of a data-parallel job."""
 
     job: Job
     ready: np.ndarray  # (m, b): When one rank of the typical pace had each bucket (s), m times
@@ -53,13 +53,13 @@ class FittedRounds:
     latency: float
     covariance: np.ndarray  # (2, 2): Of the logarithms of the two
     latency_known: bool  # Whether the rounds say more of the latency than what was assumed
-    nominal: float | None  # Bytes per second of the links, as the profile says
+    nominal: float | None  # Bytes per second of the links, as recorded
     ranks: int  # Most ranks in a recorded round
     #: How many times as long each recorded rank computes as the typical one; empty where all are alike
     paces: tuple[float, ...] = ()
     #: Bandwidth and latency that groups of fewer ranks showed, by their number
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    congestion_control: str = "unknown"  # TCP's, as the profile says
+    congestion_control: str = "unknown"  # TCP's, as recorded
     library: Library = GLOO  # That reduced the buckets
     buffer: float = (
         0.0  # Seconds of a buffer that single messages under BBR overflow (`lateness`); 0 where none is known
@@ -72,7 +72,7 @@ class FittedRounds:
     def carried(self, ranks: int) -> tuple[float, float]:
         """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.
 
-        How well messages fill a link depends on how many ranks wait for each other, so that each number tells its own.
+        How well messages fill a link depends on how many ranks wait for each other, so that each number has its own.
         """
         recorded = [n for n in self.fewer if n <= ranks]
         return self.fewer[max(recorded)] if recorded and ranks < self.ranks else (self.bandwidth, self.latency)
@@ -108,7 +108,7 @@ def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Ma
     """Correct what was fitted to recorded rounds by the mean time of untraced ones.
 
     Tracing is taken to make the computation of one rank and of more longer by the same factor, which the rounds of one
-    rank tell. What then is left at the most recorded ranks lies beside computation and network (what frameworks do
+    rank give. What then is left at the most recorded ranks lies beside computation and network (what frameworks do
     between rounds, copies, waits for a processor): the same in every round, whatever the number of ranks.
     """
     alone = [one.round_time for one in rounds if one.ranks == 1]
@@ -141,9 +141,9 @@ def fit_rounds(profile: Profile) -> FittedRounds:
 
     Computation and its spread come from the records of the fewest ranks that reduce. What the network carries comes
     from the ends of the groups' rounds, by maximum a posteriori (normal approximation) under the ring's time, for each
-    recorded number of ranks by itself; two nodes hardly tell latency from bandwidth, so that an assumed latency with a
-    wide spread helps out. Where messages go one at a time under BBR, and the profile knows the buffers, they are
-    late as `lateness` says. Where the profile has the throughput of untraced rounds, of one rank or of the most
+    recorded number of ranks by itself; two nodes hardly identify latency, so that an assumed latency with a
+    wide spread helps out. Where messages go one at a time under BBR, and the buffers are recorded, they are
+    late as in `lateness`. Where the profile has the throughput of untraced rounds, of one rank or of the most
     that are recorded, the times are corrected by it.
 
     Raises
@@ -170,7 +170,7 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     if most not in networks:
         raise FitError("strategy all-reduce: no round was recorded by all its ranks; profile whole rounds")
     grouped, bucket_bytes = alike[most], _sizes(alike[most][0])
-    if buffer:  # beside what is late, all tell the same link
+    if buffer:  # beside what is late, all show the same link
         together = float(np.exp(np.mean([np.log(carried) for carried, _, _ in networks.values()])))
         networks[most] = (together, *networks[most][1:])
     bandwidth, latency, covariance = networks.pop(most)
@@ -329,7 +329,7 @@ OTHER_TRAFFIC = _NUMBERS["other_traffic"]
 
 
 def rounds_of_steps(profile: Profile) -> FittedRounds:
-    """What recorded steps tell of data-parallel rounds of the same job.
+    """What recorded steps determine of data-parallel rounds of the same job.
 
     A rank computes what a worker did, without fetching: a gradient is ready after as much computation as was done when
     its push could begin. Links carry what they carried between worker and server; latency is assumed, the update takes
@@ -343,8 +343,8 @@ def rounds_of_steps(profile: Profile) -> FittedRounds:
     steps = [_ready(step.operations) for step in profile.steps if step.operations]
     if not steps or not steps[0][0]:
         raise FitError(
-            "strategy all-reduce: steps on parameter servers tell it by their operations, gradients among them; import "
-            "them from traces, or the traces of data-parallel ranks"
+            "strategy all-reduce: steps on parameter servers require recorded operations with gradients; import them "
+            "from traces, or import the traces of data-parallel ranks"
         )
     names = [name for name in steps[0][0] if all(name in ready for ready, _ in steps)]
     ready = np.array([[found[name][0] for name in names] for found, _ in steps])

@@ -130,8 +130,8 @@ def estimate_network(
 ) -> tuple[float, float, np.ndarray]:
     """Bandwidth, latency and the covariance of their logarithms.
 
-    Rounds tell them by the ends of their busy periods: the last bucket's, and those of buckets with nothing under way
-    until the next is ready. Between these ends only the network's discipline says which bucket is reduced first.
+    They are estimated from the ends of busy periods: the last bucket's, and those of buckets with nothing under way
+    until the next is ready. Between these ends only the network's discipline determines which bucket is reduced first.
     ``slowest`` and ``ends`` (m, b): when the slowest rank had each bucket, and when all before and it were reduced.
     """
     from scipy.optimize import least_squares

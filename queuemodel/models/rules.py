@@ -1,6 +1,6 @@
 """How steps wait for each other: a rule of its own for each kind of cluster, each a value with one method.
 
-A rule gets what a step demands and says how fast so many workers make steps. Another way of training (all-reduce,
+A rule gets what a step demands and gives the steps per second of so many workers. Another way of training (all-reduce,
 synchronous servers) is another rule.
 """
 
@@ -40,7 +40,7 @@ class Rule(Protocol):
         """The pace at increasing populations (n,), for demands D (..., K) and workers' own times Z."""
 
 
-#: Numbers of workers at a link for which its rate is told, at most.
+#: Numbers of workers at a link for which its rate is given, at most.
 MOST_LEVELS = 40
 
 
@@ -74,7 +74,7 @@ class ParallelServers:
         """Name of the method, and whether it is exact."""
         if self.servers > 1:
             return "mva (approximate, servers in parallel)"
-        return f"mva (approximate, {'settled phases' if self.repulsion else 'links that few do not fill'})"
+        return f"mva (approximate, {'settled phases' if self.repulsion else 'underutilized links'})"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
@@ -145,7 +145,7 @@ class UnequalWorkers:
     """One server and workers with times of their own, Z (..., N): n workers are the first n of them.
 
     Exact for processor sharing. All workers demand the same of the server, so that it serves m of them at the rate x(m)
-    of a closed network of m customers without think time (Chandy, Herzog and Woo, 1975), whoever they are; W(m), how
+    of a closed network of m customers without think time (Chandy, Herzog and Woo, 1975), whichever they are; W(m), how
     likely m of n workers are there, follows by adding worker after worker:
     W_n(m) ~ Z_n W_{n-1}(m) + m / x(m) W_{n-1}(m-1).
     """
@@ -186,7 +186,7 @@ def rule_for(*, servers: int, unequal: bool, repulsion: float = 0.0, few_flows: 
     if unequal and servers > 1:
         raise ModelError(
             f"worker_speeds: no rule of the closed network covers unequal workers with {servers} parameter servers; "
-            "ask for one server, or simulate recorded operations (method 'trace')"
+            "use one server, or simulate recorded operations (method 'trace')"
         )
     if unequal:
         return UnequalWorkers()
@@ -212,7 +212,7 @@ class Barrier:
 
     All fetch at once, and end one after the other by unequal shares of the link (`shared`). Results arrive in the order
     of means, with the spreads of fetches and of own times combined as those of independent times, at a server that
-    shares its time equally. Exact where nobody waits for a server, or where nothing varies; else mostly a little too
+    shares its time equally. Exact without waiting for a server, or where nothing varies; else mostly a little too
     fast (docs/explanation/strategies).
     """
 

@@ -1,6 +1,6 @@
 """How gradients travel: rules by which frameworks put them together, cut them and order them, each a value.
 
-All of them are told what one rank computed when, and what a message of so many bytes costs; they say when each piece is
+All of them get what one rank computed when, and what a message of so many bytes costs; they return when each piece is
 under way and when the round is over. Presets are named after the frameworks (`SCHEMES`).
 """
 
@@ -152,7 +152,7 @@ class Slices:
         if counts.sum() > MOST_SLICES:
             raise ModelError(
                 f"slices: {counts.sum():,.0f} slices of {self.cap:g} bytes are more than {MOST_SLICES:,}; "
-                "ask for larger ones"
+                "specify larger ones"
             )
         return counts.astype(int)
 

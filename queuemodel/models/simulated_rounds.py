@@ -25,7 +25,7 @@ from .rounds import sampler
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: More buckets than this are not told apart.
+#: More buckets than this are not distinguishable.
 MOST_BUCKETS = 400
 
 

@@ -185,7 +185,7 @@ class SimulationModel(Model):
             if self.scenario.worker_bandwidth is None:
                 free = not (row.gathers or row.bounded)
                 lower, upper = busy_bounds(workers, x, D, float(x[0]), relative, free)
-            else:  # the first worker's link tells nothing of the others'
+            else:  # the first worker's link does not determine the others'
                 lower, upper = np.full(len(x), np.nan), np.maximum(x, 1 / D.max(axis=1))
             return Breakdown(
                 stations=stations,
@@ -219,7 +219,7 @@ class SimulationModel(Model):
         return f"{self.job.name or 'job'} with {counted(self.servers.count, 'parameter server')}, simulated"
 
 
-#: What-ifs that the closed network knows too.
+#: What-ifs that the closed network covers too.
 WHAT_IFS = ("bandwidth", "parameter_servers", "accelerator_speed")
 
 
@@ -273,7 +273,7 @@ def _outcome(
 
 def _unfilled(profile: Profile, best: tuple[float, float], settings: dict[str, Any]) -> list[Outcome]:
     """
-    What else it may be where one worker does not fill its link: nobody knows what held it up, and for how many.
+    What else it may be where one worker does not fill its link: the cause is unknown, and for how many.
 
     At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
     bandwidth, if it is known, is used up.
@@ -305,7 +305,7 @@ def busy_bounds(
     """
     Asymptotic bounds on throughput (Muntz and Wong, 1974) from what simulated steps used.
 
-    At best nobody waits, or the busiest station always works; at worst every worker waits for all others at every
+    At best none waits, or the busiest station always works; at worst every worker waits for all others at every
     station. Where sampling takes the simulated throughput itself across a bound, the bound is moved there.
     ``D`` (n, K) are seconds that a step keeps each station busy, ``single`` the first worker's rate, ``speeds`` (1,)
     or (N,). Unless workers are free to go on, there is no lower bound: it is NaN.

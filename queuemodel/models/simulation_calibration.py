@@ -33,7 +33,7 @@ from .ensemble import (
 )
 
 #: How far a network's parameters may lie from what is assumed: factors on unfairness and on the loaded trip, the latter
-#: where nobody tells the buffer (3 to 50 ms are usual) and where somebody does; the weight that each gets.
+#: where the buffer is not specified (3 to 50 ms are usual) and where it is; the weight that each gets.
 UNFAIR, UNKNOWN_FACTORS, KNOWN_FACTORS = (0.5, 2.0), (0.25, 4.0), (0.7, 1.4)
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["simulation_calibration"]
@@ -102,10 +102,10 @@ def ensemble(
     **settings: Any,
 ) -> Ensemble:
     """
-    What simulations of every variant think of throughput at every site's numbers of workers, one after the other.
+    Throughput by simulations of every variant at every site's numbers of workers, one after the other.
 
     The noise of one measurement is that of windows of the likeliest kind's runs that share links alike. Simulations err
-    by that, by `simulation_error`, and by what other parameters of the same kind of network do. One worker has nobody
+    by that, by `simulation_error`, and by what other parameters of the same kind of network do. One worker has none
     to share a link with: there they err by what few recorded steps, and tracing, leave open, and with more workers as
     far as the step still decides. What one worker's predictions were seen to err by has the noise of measuring in it.
     """
@@ -143,7 +143,7 @@ def ensemble(
     spread = within_kinds(every, weights, np.array([variant.kind for variant in candidates]))
     error = np.concatenate(errors)
     own = np.sqrt(np.maximum(error**2 - spread**2 - tracing**2, (error / 2) ** 2))
-    alone = workers == 1  # nobody to share a link with
+    alone = workers == 1  # none to share a link with
     before = Ensemble.before(
         every,
         weights,
@@ -263,7 +263,7 @@ class Calibration(Result):
             own = [i for i, variant in enumerate(self.variants) if variant.kind == number]
             before, now = (self._shares(one)[number] for one in (self.prior, self.posterior))
             if len(self.kinds) > 1:
-                found.append(Parameter(f"probability of {kind.name}", now, "", note=f"{before:.2g} before"))
+                found.append(Parameter(f"probability of {kind.name}", now, "", note=f"prior {before:.2g}"))
             for name, unit in (("loaded_trip", "s"), ("unfairness", "")):
                 values = np.array([getattr(self.variants[i].of(self.kinds), name) for i in own])
                 (_, before), (mean, error) = (
@@ -273,11 +273,11 @@ class Calibration(Result):
                     found.append(
                         Parameter(
                             f"{name.replace('_', ' ')} ({kind.name})", mean, unit, standard_error=error,
-                            origin="derived", identified=error < 0.7 * before, note=f"+- {before:.2g} before",
+                            origin="derived", identified=error < 0.7 * before, note=f"prior +- {before:.2g}",
                         )
                     )  # fmt: skip
         size = self.posterior.size / self.prior.size
-        return (*found, Parameter("size of errors", size, "", origin="derived", note="against what was thought before"))
+        return (*found, Parameter("size of errors", size, "", origin="derived", note="relative to the prior"))
 
     @property
     def likeliest(self) -> Transport:

@@ -25,7 +25,7 @@ NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What only recorded steps tell about a job, and what-ifs need."""
+    """What only recorded steps determine, and what-ifs need."""
 
     compute: float  # Seconds of computation per step, overlapped or not; what a faster accelerator shortens
     transferred: tuple[float, float]  # Bytes per step from and to the servers
@@ -50,7 +50,7 @@ class Fitted:
     #: repulsion, few_flows: How equal workers meet at shared links, see `queuemodel.models.rules.ParallelServers`
     repulsion: float = 0.0
     few_flows: FewFlows | None = None
-    few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which nobody knows, is BBR
+    few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which is unknown, is BBR
     measured: tuple[Throughput, ...] = ()
     discrepancy: Discrepancy | None = None  # Of the curve on these machines, by throughputs of more workers
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
@@ -99,9 +99,9 @@ ONE_STEP_SPREAD = _NUMBERS["one_step_spread"]
 
 PHASES = ("fetch", "push", "update", "step_time")
 
-#: What one worker cannot show.
-ALONE = "one worker's steps cannot show what happens when several connections share a link"
-CONTENTION = Parameter("contention", 1.0, "", origin="assumed", identified=False, note="needs two or more workers")
+#: What one worker does not determine.
+ALONE = "one worker's steps do not determine how several connections share a link"
+CONTENTION = Parameter("contention", 1.0, "", origin="assumed", identified=False, note="requires two or more workers")
 
 
 def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
@@ -197,7 +197,7 @@ def _rate(profile: Profile, which: np.ndarray) -> np.ndarray:
     """Bytes per second (...) that a link carries: the faster direction's, in half of the steps ``which`` (..., n).
 
     One worker's link slows what several servers send at once, and where their connections overflow it, they wait for
-    retransmission timers (0.2 s and more): time of that step's, but no link's. Rates of single steps tell, not means.
+    retransmission timers (0.2 s and more): time of that step's, but no link's. Single steps' rates show it, not means.
     """
     ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
     size, busy = (np.array([profile.values(way[i]) for way in ways]) for i in (0, 1))
@@ -218,11 +218,11 @@ def _demands(means: np.ndarray, most: np.ndarray | float) -> Demands:
 
 def _held_up(profile: Profile, means: np.ndarray, best: np.ndarray, shared: np.ndarray | float) -> Demands:
     """
-    Demands of mean phases and step times (B, 4) where one worker does not fill its link: nobody knows what held it up.
+    Demands of mean phases and step times (B, 4) where one worker does not fill its link, for an unknown cause.
 
     Half of the draws have it hold up all workers together, from not at all to altogether, so that they share what one
     gets; in the others it goes away, so that each gets on as in the best step, whose transfers took so long (2,), and
-    servers' links of which nobody tells the bandwidth carry more.
+    servers' links of unspecified bandwidth carry more.
     """
     share = np.linspace(-1.0, 1.0, len(means))[:, None]
     held, freed = np.maximum(-share, 0.0), np.maximum(share, 0.0)
@@ -282,7 +282,7 @@ ASSUMED_SCV = _NUMBERS["assumed_scv"]
 
 
 def own_scv(profile: Profile) -> float:
-    """Squared coefficient of variation of the recorded computations; 5 % squared where one step tells nothing."""
+    """Squared coefficient of variation of the recorded computations; 5 % squared for one step."""
     computed = profile.values("compute")
     if len(computed) < 2 or not computed.mean() > 0:
         return ASSUMED_SCV

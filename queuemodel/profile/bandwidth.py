@@ -18,9 +18,9 @@ FASTER: float = _NUMBERS["faster"]
 FILLED, SILENCE, LEAST_STEPS = (_NUMBERS[name] for name in ("filled", "silence", "least_steps"))
 #: The note on links that one connection does not fill.
 UNFILLED = (
-    "the same bytes took much longer in most steps than in the best: something other than a full link held them up "
-    "(lost packets, as behind a policer, or others' traffic), and several workers may get many times what one does: "
-    "tell the links' bandwidth (--bandwidth), and measure several workers"
+    "the same bytes took much longer in most steps than in the best: not a full link but something else delayed "
+    "them (packet loss, as behind a policer, or other traffic), and several workers may get many times the bandwidth "
+    "of one: specify the links' bandwidth (--bandwidth), and measure several workers"
 )
 
 Seconds = TypeVar("Seconds", float, np.ndarray)

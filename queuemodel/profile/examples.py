@@ -1,4 +1,4 @@
-"""Small recorded examples, for documentation, tests and first steps; data/README.md says how they were taken."""
+"""Small recorded examples, for documentation, tests and first steps; data/README.md gives their recording."""
 
 from __future__ import annotations
 

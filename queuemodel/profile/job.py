@@ -29,7 +29,7 @@ def require_bandwidth(bandwidth: Any, what: str = "bandwidth", *, error: type[Qu
     value = require_number(bandwidth, what, unit="bytes per second", positive=True, largest=FASTEST_LINK, error=error)
     if value < SLOWEST_LINK:
         raise error(
-            f"{what} must be at least {SLOWEST_LINK:g} bytes per second, got {bandwidth!r}; 10 Gbit/s, say, are 1.25e9"
+            f"{what} must be at least {SLOWEST_LINK:g} bytes per second, got {bandwidth!r}; 10 Gbit/s are 1.25e9"
         )
     return value
 

@@ -165,7 +165,7 @@ class NoiseScale:
 
     def __str__(self) -> str:
         low, high = self.interval()
-        return f"{self.value:.3g} examples ({low:.3g} to {high:.3g}, 90%)"
+        return f"{self.value:.3g} examples ({low:.3g} to {high:.3g}, 90 %)"
 
     def interval(self, confidence: float = 0.9) -> tuple[float, float]:
         """Between which the scale lies with this probability, as far as the steps differ; the end may be infinite."""

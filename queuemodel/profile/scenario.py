@@ -1,7 +1,7 @@
 """The question about a job: machines, network and way of training, where they differ from what was profiled.
 
 Options, checks, refusals and the settings of a workload's jobs follow from the metadata of its fields. There is also a
-field's effect on a profile, if it has one: every model then knows it.
+field's effect on a profile, if it has one: every model then covers it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Scenario:
     k: int | None = _ask(
         "job",
         "Synchronization",
-        "k-sync, k-async and their batch forms: results that an update waits for.",
+        "k-sync, k-async and their batch forms: results per update.",
         count(MOST_RESULTS),
     )
     backup_workers: int | None = _ask(
@@ -157,7 +157,7 @@ class Scenario:
     shards: tuple[float, ...] | None = _ask(
         "shards",
         "Cluster",
-        "Relative sizes of the servers' shares, if uneven.",
+        "Relative sizes of the servers' shards, if uneven.",
         replace(POSITIVE, most=MOST_SERVERS),
     )
     bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
@@ -170,12 +170,12 @@ class Scenario:
         "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.",
         replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS),
     )
-    batch_size: int | None = _ask("machines", "Job*", "Examples of a worker's step.", count(MOST_EXAMPLES))
-    gpus_per_node: int | None = _ask("placements", "Cluster", "Placements: GPUs of a node.", count(1_000_000))
+    batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
+    gpus_per_node: int | None = _ask("placements", "Cluster", "Placements: GPUs per node.", count(1_000_000))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
     bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(
-        "rounds", "Synchronization", "all-reduce: how gradients are sent.", _algorithm(SCHEME_NAMES, "transit")
+        "rounds", "Synchronization", "all-reduce: collective algorithm.", _algorithm(SCHEME_NAMES, "transit")
     )
     collective: str | object | None = _ask(
         "rounds", "Synchronization", "all-reduce: algorithm.", _algorithm(COLLECTIVES, "time")
@@ -183,12 +183,10 @@ class Scenario:
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
     )
-    ranks_per_node: int | None = _ask(
-        "rounds", "Cluster*", "all-reduce: ranks that share a node's link.", count(10_000)
-    )
+    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
     nodes_per_rack: int | None = _ask(
-        "rounds", "Network", "all-reduce: nodes of a rack; needs --oversubscription.", count(1_000_000)
+        "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)
     )
     oversubscription: float | None = _ask(
         "rounds", "Network", "all-reduce: bandwidth of a rack's nodes over that of its uplink.", POSITIVE
@@ -239,9 +237,9 @@ class Scenario:
             object.__setattr__(self, "shards", tuple(weight / sum(self.shards) for weight in self.shards))
         for one, other in PAIRS:
             if one in values and getattr(self, one) is not None and getattr(self, other) is None:
-                raise ModelError(f"{one} says nothing alone; give both {one} and {other}")
+                raise ModelError(f"{one} requires {other}; give both")
         if self.ranks_per_node is not None and getattr(self.collective, "ranks_per_node", 1) > 1:
-            raise ModelError("collective says already how many ranks a node has; leave ranks_per_node out")
+            raise ModelError("collective determines the ranks per node; leave ranks_per_node out")
 
     @property
     def specified(self) -> dict[str, Any]:
@@ -259,7 +257,7 @@ class Scenario:
         return Synchronization(name, number or 0)
 
     def on(self, profile: Profile) -> tuple[Profile, Scenario]:
-        """The profile with the effects of this, and what else is asked, without what repeats its machines."""
+        """The profile with the effects of this, and what else is specified, without what repeats its machines."""
         own: dict[str, Any] = {"bandwidth": profile.cluster.bandwidth, "batch_size": profile.job.batch_size}
         if self.sharding is None:
             own["parameter_servers"] = profile.cluster.parameter_servers
@@ -278,7 +276,7 @@ class Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
         new = {name: value for name, value in changes.items() if value is not None and value is not False}
         if unknown := [name for name in new if name not in FIELDS]:
-            raise ModelError(f"{unknown[0]} is nothing to ask for{nearest(unknown[0], FIELDS)}")
+            raise ModelError(f"{unknown[0]} is not a field of Scenario{nearest(unknown[0], FIELDS)}")
         if "accelerator_speed" in new and self.accelerator_speed is not None:
             speed = self.accelerator_speed * POSITIVE(new["accelerator_speed"], "accelerator_speed")
             new["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
@@ -314,6 +312,6 @@ def of_group(group: str) -> tuple[str, ...]:
 
 
 def require_answered(changes: Iterable[str], answered: Iterable[str], what: str) -> None:
-    """Refuse a change that a model does not know."""
+    """Refuse a change that a model does not cover."""
     if unknown := next((name for name in changes if name not in answered), None):
-        raise ModelError(f"{unknown} is no change {what}; ask for {', '.join(sorted(answered))}")
+        raise ModelError(f"{unknown} is not a change {what}; specify {', '.join(sorted(answered))}")

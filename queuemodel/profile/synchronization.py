@@ -99,7 +99,7 @@ class Synchronization:
             )
 
     def of(self, workers: int) -> Synchronization:
-        """The same of so few workers as there are: one has nobody to wait for."""
+        """The same of so few workers as there are: one waits for none."""
         if self.row.number == "backup_workers":
             return Synchronization(self.name, min(self.number, workers - 1))
         if self.row.gathers and not self.row.repeats:
@@ -107,7 +107,7 @@ class Synchronization:
         return self
 
     def partial(self, workers: np.ndarray) -> np.ndarray:
-        """Where so many workers (n,) wait for each other, but not for everybody in every step."""
+        """Where so many workers (n,) wait for each other, but not for all in every step."""
         row, k = self.row, self.number
         if row.number != "k":
             waiting = np.full(workers.shape, k > 0)

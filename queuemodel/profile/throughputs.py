@@ -70,7 +70,7 @@ def _throughput(row: Row) -> Throughput:
 
 
 def require_measured(data: Any, where: str) -> None:
-    """Refuse what is neither a profile nor a list of measurements: the path of a file, say."""
+    """Refuse what is neither a profile nor a list of measurements: for example the path of a file."""
     if isinstance(data, (str, bytes)) or not isinstance(data, (Profile, Iterable)):
         raise ModelError(
             f"{where}: expected a Profile or Throughputs, got {type(data).__name__}; "
@@ -131,4 +131,4 @@ def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Th
 def doubt(points: Iterable[Throughput], against: str) -> str:
     """A fit's note on its outliers."""
     named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {counted(p.workers, 'worker')}" for p in points)
-    return f"{named}: does not fit {against} and counts little; measure it again"
+    return f"{named}: does not fit {against} and has little weight; measure it again"

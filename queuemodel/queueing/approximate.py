@@ -62,7 +62,7 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
     X, R, bounded = (one[0] for one in _bounded(low, low.N[None], X[None], R[None]))
     Q = X * R
     busy = model.busy(X[None, :], Q.sum(axis=1)[None, :])
-    why = (reason or f"{name} was asked for: approximate at any population") + (BOUNDED if bounded else "")
+    why = (reason or f"{name} was specified: approximate at any population") + (BOUNDED if bounded else "")
     return solution_of(
         low, *by_class(low, X, Q), busy=None if busy is None else busy[0], solver=name, exact=False, reason=why
     )
@@ -136,14 +136,14 @@ class _Model:
         return R
 
     def busy(self, X: np.ndarray, Q: np.ndarray) -> np.ndarray | None:
-        """About how often somebody is at load-dependent stations (n, K), for throughputs X (n, C), queues Q (n, K)."""
+        """About how often one is at load-dependent stations (n, K), for throughputs X (n, C), queues Q (n, K)."""
         if not self.curves:
             return None
         share = np.full(Q.shape, np.nan)
         spread = -np.log((np.arange(16) + 0.5) / 16)  # customers beyond the first, exponentially distributed
         for k, curve in self.curves.items():
             work = X @ self.D[k]
-            p = 1.0 - np.exp(-Q[:, k])  # as if nobody waited
+            p = 1.0 - np.exp(-Q[:, k])  # as without waiting
             for _ in range(30):
                 more = np.maximum(Q[:, k] / np.maximum(p, 1e-300) - 1.0, 0.0)
                 speed = np.interp(1.0 + more[:, None] * spread, np.arange(1, len(curve) + 1), curve).mean(axis=1)

@@ -72,7 +72,7 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
 
     asymptotic (Muntz and Wong, 1974; Denning and Buzen, 1978)
         N / (N D + Z) <= X(N) <= min(N / (D + Z), 1 / max D_k/m_k), for any service distribution and any discipline that
-        keeps a server busy while somebody waits. A load-dependent station's D is over the best rate per customer above
+        keeps servers busy while customers wait. A load-dependent station's D is over the best rate per customer above
         and over the lowest rate below, its m the highest rate, up to the largest population.
     balanced-job (Zahorjan et al., 1982), like the following for product form with single servers; tighter
         N / (D + Z + (N-1) D_max / (1 + Z/(N D))) <= X(N)
@@ -164,7 +164,7 @@ KINDS: dict[str, Any] = {
 
 
 def saturation_population(network: Network) -> float:
-    """N* where the asymptotes of the asymptotic `bounds` cross; infinite when nobody queues anywhere.
+    """N* where the asymptotes of the asymptotic `bounds` cross; infinite without queueing stations.
 
     (D + Z) / max D_k/m_k, D being what a single customer needs of the queueing stations. With load-dependent
     rates D_k is over the best rate per customer and m_k the highest of the list.
@@ -265,7 +265,7 @@ def knee_throughput(
 
 
 def knee_width(cv: np.ndarray | float) -> np.ndarray:
-    """The knee's width s for service and think times of coefficient of variation ``cv``, 0 to 1.
+    """The saturation width s for service and think times of coefficient of variation ``cv``, 0 to 1.
 
     A line through simulations of closed first-come-first-served networks: 0.15, 0.25 and 0.40 at 0.1, 0.3 and 0.5, and
     0.65 for exponential times.

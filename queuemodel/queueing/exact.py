@@ -122,7 +122,7 @@ class Lattice:
 
 
 def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (C,), Q (C, K) and the probabilities (K,) that somebody is there (NaN at stations of constant rate)."""
+    """X (C,), Q (C, K) and the probabilities (K,) that a customer is there (NaN at stations of constant rate)."""
     work = Lattice(merged)
     (m, e), before = work.total, work.size - 1 - work.strides
     X = _number(m[before] / m[-1], e[before] - e[-1])
@@ -317,7 +317,7 @@ def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
 
 
 def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (C,), Q (C, K) and how often somebody is there (K,): the transpose of RECAL (Conway and Georganas, 1986)."""
+    """X (C,), Q (C, K) and how often a customer is there (K,): the transpose of RECAL (Conway and Georganas, 1986)."""
     (C, K), total = merged.D.shape, int(merged.N.sum())
     n = np.arange(1.0, total + 1)
     steps = np.array([n / (1.0 if mu is None else extended(mu, total)) for mu in merged.speeds])
@@ -325,7 +325,7 @@ def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     weights = np.hstack([np.ones((K, 1)), np.cumprod(steps / scale, axis=1)])
     unit = float((merged.D.sum() + merged.Z.sum()) / merged.D.size)
     D, Z = merged.D * scale / unit, merged.Z / unit
-    one = [np.s_[(slice(None),) * k + (slice(1, None),)] for k in range(K)]  # somebody at station k
+    one = [np.s_[(slice(None),) * k + (slice(1, None),)] for k in range(K)]  # a customer at station k
     less = [np.s_[(slice(None),) * k + (slice(None, -1),)] for k in range(K)]
 
     def with_another(A: np.ndarray, c: int, to: list, source: list) -> np.ndarray:

@@ -24,7 +24,7 @@ STATIONS = ("listation", "delaystation", "ldstation")
 def read_jmva(path: str | os.PathLike[str]) -> Network:
     """A network from a .jmva file; its classes carry their populations.
 
-    Stations are processor sharing (JMT's product-form queues do not say a discipline); load-independent, multi-server,
+    Stations are processor sharing (JMT's product-form queues have no discipline); load-independent, multi-server,
     delay and load-dependent stations are read, stored results are not. Open classes, classes of different priority and
     anything that is not known are refused.
 
@@ -85,7 +85,7 @@ def _station(element: ElementTree.Element, names: list[str], total: int) -> Stat
         if len(table) > 1 and not any(table):
             table = [0.0]
         elif len(table) > 1 and table[0] == 0.0:
-            table = table[1:]  # some writers begin with nobody there
+            table = table[1:]  # some writers begin with no customer there
         if element.tag == "ldstation" and (len(table) > 1 or servers == 1) and table[0] > 0:
             times[name], rates = table[0], _rates(rates, table, where, total)
         else:
@@ -172,7 +172,7 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
     Parameters
     ----------
     network : Network
-        With product-form stations (a .jmva file cannot say variability, or FCFS by class).
+        With product-form stations (a .jmva file has no variability, or FCFS by class).
     path : path
     population : int, optional
         Customers, of a network without classes.
@@ -180,14 +180,14 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
     Raises
     ------
     ModelError
-        When the network has what such a file cannot say.
+        When such a file cannot represent the network.
     """
     if not network.classes and population is None:
-        raise ModelError("jmva: a network without classes needs population=..., which such a file must say")
+        raise ModelError("jmva: a network without classes needs population=..., which a .jmva file requires")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("jmva: classes that customers switch between cannot be written; such files have visits only")
     if why := lower(network).why_not_product_form():
-        raise ModelError(f"jmva: {why}, which such a file cannot say")
+        raise ModelError(f"jmva: {why}, which a .jmva file cannot represent")
     counts: list[Any] = network.populations.tolist() if network.classes else [population]
     names, add = network.class_names or ["customers"], ElementTree.SubElement
     model = ElementTree.Element("model", {"jaba": "false", "solutionMethod": "analytical"})

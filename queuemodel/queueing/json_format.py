@@ -37,7 +37,7 @@ class _NetworkDocument(msgspec.Struct):
 
 
 def require_format(format: str, version: int, expected: str, known: int) -> None:
-    """Refuse another format, and one newer than this package knows (raises DataError, which the decoder places)."""
+    """Refuse another format, and one newer than this package supports (raises DataError, which the decoder places)."""
     if format != expected:
         raise DataError(f"format must be {expected!r}, got {format!r}")
     if not 1 <= version <= known:

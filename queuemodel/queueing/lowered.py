@@ -23,7 +23,7 @@ class Lowered:
     populations: tuple[int, ...]  # of classes; empty without
     D: np.ndarray  # (K, chains): service demands, seconds per cycle
     Z: np.ndarray  # (chains,): seconds per cycle outside all stations
-    delay: np.ndarray  # (K,): where nobody queues
+    delay: np.ndarray  # (K,): without queueing
 
     @property
     def share(self) -> np.ndarray:
@@ -53,7 +53,7 @@ class Lowered:
 
     @property
     def least(self) -> np.ndarray:
-        """Seconds per cycle at each station, (K, C), if nobody waited and each customer had the best rate."""
+        """Seconds per cycle at each station, (K, C), without waiting, if each customer had the best rate."""
         return self._over(lambda mu: (mu / np.arange(1, len(mu) + 1)).max())
 
     @property
@@ -90,7 +90,7 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     counts = population if isinstance(population, tuple) else ()
     D, Z, delay = network.class_service_demand, network.think_times, network.is_delay
     N = np.array(counts or [population] * len(network.chains))
-    if network.routing is None:  # nobody switches: each class is the whole of its chain
+    if network.routing is None:  # none switches: each class is the whole of its chain
         return Lowered(network, N, counts, D, Z, delay)
     at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]
     if counts:
@@ -188,7 +188,7 @@ def routes_of(network: Network) -> Routes:
             P[:, :, c, at] = 0.0
             P[c, K, c, at] = 1.0
     flat = P.reshape(C * (K + 1), C * (K + 1))
-    for s in np.flatnonzero((times.T == 0) | (visits.T == 0)):  # nobody stays: who would come goes on at once
+    for s in np.flatnonzero((times.T == 0) | (visits.T == 0)):  # no stay: who would come goes on at once
         stay = flat[s, s]
         if stay < 1:
             flat += np.outer(flat[:, s], flat[s] / (1 - stay))

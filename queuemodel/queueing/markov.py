@@ -56,7 +56,7 @@ class _States:
         return [(p, self._numbered([*state, (c, i)])) for p, i in self.starts[c]]
 
     def _moves(self, number: int) -> list[tuple[float, int, int]]:
-        """Rate, next state, and the class that leaves (-1: nobody)."""
+        """Rate, next state, and the class that leaves (-1: none)."""
         state, moves = self.states[number], []
         n, m = len(state), min(len(state), self.servers)
         for at in range(n - m, n) if self.lifo else range(m):
@@ -103,7 +103,7 @@ class MarkovChain:
     think times are exponential. States grow fast with population, stations and classes; a chain as large as the limit
     takes seconds.
 
-    Where nobody thinks or shares a processor, stations may keep the customers' order for ever. When the measures depend
+    Without think time or processor sharing, stations may keep the customers' order for ever. When the measures depend
     on the order at the start, the network has no steady state of its own, and is refused.
 
     Parameters
@@ -138,7 +138,7 @@ class MarkovChain:
             rates = [x[[members[0] for members in network.chains]].sum() for _, x, _ in answers]
             raise ModelError(
                 "Markov chain: the steady state depends on the order in which customers start (throughput "
-                f"{min(rates):.6g} to {max(rates):.6g} /s), since nobody thinks or shares a processor; give a think "
+                f"{min(rates):.6g} to {max(rates):.6g} /s), without think time or processor sharing; give a think "
                 "time, or a station discipline='ps'"
             )
         why = "the steady state of every state of the network: exact for any discipline"
@@ -236,7 +236,7 @@ class _Transitions:
         )
 
     def measures(self, pi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Q (K, C), X (C,) and the probability that somebody is there (K,), from the states' probabilities."""
+        """Q (K, C), X (C,) and the probability that a customer is there (K,), from the states' probabilities."""
         C = len(self.counts)
         Q, departures, empty = [], np.zeros(C), []
         for k, place in enumerate(self.places):

@@ -77,7 +77,7 @@ def _chain_visits(network: Network, P: np.ndarray, chain: tuple[int, ...]) -> np
     routing = f"routing of class {network.class_names[chain[0]]!r}" if network.classes else "routing"
     at = [s for s in start if flat[s].any() or flat[:, s].any()]
     if not at:
-        raise ModelError(f"{routing}: nobody visits the reference station {names[start[0]]!r}; name another one")
+        raise ModelError(f"{routing}: no customer visits the reference station {names[start[0]]!r}; name another one")
     states = _reached(flat > 0, at[0])
     part = flat[np.ix_(states, states)]
     for s, total in zip(states, part.sum(axis=1), strict=True):
@@ -113,8 +113,8 @@ class Network(Result):
         Seconds per cycle that a customer spends outside all stations (of classes without their own).
     routing : matrix or mapping, optional
         Probabilities of going from one station (row) to another (column), instead of visit ratios: one matrix for
-        everybody, ``{class: matrix}``, or ``{(from class, to class): matrix}`` where customers switch classes. A cycle
-        then goes from one visit to the reference station to the next.
+        all classes, ``{class: matrix}``, or ``{(from class, to class): matrix}`` where customers switch classes. A
+        cycle then goes from one visit to the reference station to the next.
     reference : str, optional
         The reference station's name; the first station unless given.
     name : str, default ""
@@ -124,7 +124,7 @@ class Network(Result):
     class_visit_ratios : ndarray, shape (K, C)
         Visits per cycle; solved from a routing. C is 1 without classes, as for all *class_*.
     chains : tuple of tuple of int
-        Which classes (by index) customers switch between; a class that nobody leaves is a chain of its own.
+        Which classes (by index) customers switch between; a class without exits is a chain of its own.
 
     Raises
     ------
@@ -253,7 +253,7 @@ class Network(Result):
                 if abs(total - 1) > 1e-9 and total != 0:
                     who = f" of class {start!r}" if self.classes else ""
                     raise ModelError(
-                        f"routing{who}: the row of station {name!r} must sum to 1 (or to 0 where nobody comes), "
+                        f"routing{who}: the row of station {name!r} must sum to 1 (or to 0 if not visited), "
                         f"got {total:.10g}"
                     )
         return full

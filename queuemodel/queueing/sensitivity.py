@@ -85,7 +85,7 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     """
     low = lowered_product_form(network, population, "sensitivity")
     if any(len(chain) > 1 for chain in network.chains):
-        raise ModelError("sensitivity: customers switch classes; derivatives are of classes that nobody leaves")
+        raise ModelError("sensitivity: customers switch classes; derivatives require fixed classes")
     low = replace(low, D=np.where(low.D > 0, low.D, NOTHING * (low.Z + low.D.sum(axis=0))))
     now, C = solved_exactly(low), len(low.N)
     X, Q = now.class_throughput, now.class_queue_length
@@ -101,7 +101,7 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     return Sensitivity(network, (int(low.N[0]),), float(X[0]), dX_dD[0, :, 0], float(dX_dZ[0, 0]))
 
 
-#: Closed forms with more terms than this help nobody.
+#: Closed forms with more terms than this are of no use.
 MOST_TERMS = 20_000
 
 

@@ -91,7 +91,7 @@ class Simulation:
     replications shows how much.
 
     While batches correlate, or a class came to one of its stations too rarely, replications are made twice as long.
-    What is still too short at `most_departures` has no interval (NaN), and a `QueueModelWarning` says so.
+    What is still too short at `most_departures` has no interval (NaN), and a `QueueModelWarning` is issued.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Solution(Result):
     class_residence_times : ndarray, shape (K, C), optional
         Seconds per cycle of each class at each station.
     busy : ndarray, shape (population, K) or (1, K), optional
-        Probability that somebody is at a station, NaN where it is not known; load-dependent ones need it.
+        Probability that a customer is at a station, NaN if unknown; load-dependent ones need it.
     """
 
     network: Network
@@ -97,7 +97,7 @@ class Solution(Result):
     def utilization(self) -> np.ndarray:
         """Busy share of each station's servers, shape (K,), X D_k / m; for a delay station the mean number in service.
 
-        For a load-dependent station the probability that somebody is there.
+        For a load-dependent station the probability that a customer is there.
         """
         return self.class_utilization.sum(axis=1)
 
@@ -132,7 +132,7 @@ class Solution(Result):
 
     @property
     def _rated(self) -> np.ndarray:
-        """Stations whose utilization is the probability that somebody is there, shape (K,)."""
+        """Stations whose utilization is the probability that a customer is there, shape (K,)."""
         rated = np.array([s.rates is not None for s in self.network.stations])
         return rated if self.busy is None else rated & np.isfinite(self.busy[-1])
 

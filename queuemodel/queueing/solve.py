@@ -29,7 +29,7 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
     """Solve a closed network.
 
     Without a solver, one is chosen: `ExactMVA` when the network has product form (docs/explanation/model), else
-    `ApproximateMVA`; the solution's `reason` says which and why. A request that an exact solver cannot fit is refused
+    `ApproximateMVA`; the solution's `reason` gives which and why. A request that an exact solver cannot fit is refused
     with the numbers, never answered approximately in silence.
 
     Parameters
@@ -159,7 +159,7 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
     if size > MEMORY:
         raise ModelError(
             f"batch: {M:,} networks up to population {top:,} take {size:,} bytes, more than {MEMORY:,}; "
-            "ask with curves=False, or for fewer at a time"
+            "set curves=False, or solve fewer at a time"
         )
     from .kernels import product_form
 

@@ -121,7 +121,7 @@ def number_array(value: Any, what: str, kind: str = "an array of numbers") -> np
     raise ModelError(f"{what}: must be {kind}, got {value!r}")
 
 
-#: Service longer than this is taken for a mistake of units: nobody trains with steps of a week.
+#: Service longer than this is a mistake of units: no step takes a week.
 LONGEST_SERVICE = 7 * 24 * 3600.0
 #: More variable service is taken for a mistake.
 LARGEST_SCV = 1e6
@@ -144,7 +144,7 @@ class Station:
     visit_ratio : float or mapping from class names, default 1
         Mean visits per cycle; finite and >= 0. A class that a mapping leaves out does not come here.
     servers : int or math.inf, default 1
-        ``math.inf`` makes a delay station, where nobody ever queues.
+        ``math.inf`` makes a delay station, without queueing.
     discipline : {"ps", "fcfs", "lifo-pr"}, default "ps"
         Processor sharing, first come first served, or last come first served with preemption.
     scv : float or mapping from class names, default 1
@@ -199,19 +199,19 @@ class Station:
             require_choice(self.discipline, f"{where}: discipline", DISCIPLINES)
         if self.rates is not None:
             if self.servers != 1:
-                raise ModelError(f"{where}: rates say how speed grows, so servers must be 1, got {self.servers!r}")
+                raise ModelError(f"{where}: rates replace servers, so servers must be 1, got {self.servers!r}")
             put(self, "rates", _rate_values(self.rates, where))
 
     @property
     def is_delay(self) -> bool:
-        """Whether nobody ever queues here."""
+        """Whether this is a station without queueing."""
         return self.servers == math.inf
 
     @property
     def service_demand(self) -> float:
         """Seconds of service per cycle, visit ratio times service time (of a station without classes)."""
         if isinstance(self.visit_ratio, Mapping) or isinstance(self.service_time, Mapping):
-            raise ModelError(f"station {self.name!r}: service demands differ by class; ask the network for them")
+            raise ModelError(f"station {self.name!r}: service demands differ by class; use the network's")
         return self.visit_ratio * self.service_time
 
     def distribution_of(self, job_class: str | None) -> PhaseType | None:
@@ -281,7 +281,7 @@ def _take_distribution(station: Any, where: str) -> None:
         if not isinstance(value, PhaseType):
             raise ModelError(f"{where}: distribution must be a PhaseType or a mapping to them, got {value!r}")
     if station.service_time is not None or station.scv != 1.0:
-        raise ModelError(f"{where}: distribution says service_time and scv already; give only one of them")
+        raise ModelError(f"{where}: distribution specifies service_time and scv already; give only one of them")
     put(station, "distribution", PerClass(shapes) if several else shapes)
     for name, of in (("service_time", "mean"), ("scv", "scv")):
         put(station, name, {c: getattr(d, of) for c, d in shapes.items()} if several else getattr(shapes, of))
@@ -335,7 +335,7 @@ class JobClass:
 
 
 class PerClass(dict[str, float]):
-    """Numbers by class name, hashable because nobody changes them."""
+    """Numbers by class name, hashable because immutable."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

@@ -1,4 +1,4 @@
-"""How fast a job runs on so many nodes: all that scheduling knows of a performance model.
+"""How fast a job runs on so many nodes: all that scheduling uses of a performance model.
 
 Where speeds change as a job trains it has a curve for each `Phase`.
 """
@@ -173,7 +173,7 @@ class Phase(NamedTuple):
 class StagedCurve:
     """A curve for each stretch of a job's work; as one curve, the mean speed over all of it.
 
-    The ``stretches`` are pairs (length, curve), with steps in proportion to the lengths. Policies that know curves see
+    The ``stretches`` are pairs (length, curve), with steps in proportion to the lengths. Policies that read curves see
     that of the current stretch; those that divide nodes run and see the mean.
 
     Examples

@@ -339,5 +339,5 @@ class Engine:
     def _starved(self) -> None:
         raise ModelError(
             f"policy {self.policy.name}: grants no node to any of {self.active.size} waiting jobs (first: "
-            f"{self.jobs[int(self.active[0])].name!r}) and nothing else will happen; a policy must run somebody"
+            f"{self.jobs[int(self.active[0])].name!r}) and no event is left; a policy must run a job"
         )

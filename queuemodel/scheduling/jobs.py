@@ -299,7 +299,7 @@ def measured_kinds(*, most: int = 32) -> tuple[JobKind, ...]:
     """A mix of the package's own measured jobs: two profiled on a testbed, and one from throughputs in a cloud.
 
     Each is fitted and predicted up to ``most`` workers; a job passes over its data set about ten times, and requests
-    as many nodes as its curve's knee.
+    as many nodes as its curve's saturation point.
     """
     workers = range(1, most + 1)
     curves = {name: fit(example_profile(name)).throughput(workers) for name in ("alexnet-60", "resnet50-60")}

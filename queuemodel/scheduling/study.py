@@ -123,7 +123,7 @@ class Study(Result):
         """How many runs, whether they are all, and where they are too few for intervals."""
         text = f"Study of {len(self.runs)} runs{'' if self.complete else ' (interrupted)'}"
         single = any(len(members) == 1 for _, members in self._groups(self.runs))
-        return f"{text}; one replication does not tell how far it is off: run several" if single else text
+        return f"{text}; one replication gives no interval: run several" if single else text
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the table (intervals of one replication are None) and the runs."""
@@ -187,8 +187,8 @@ def sweep(
     for name in names:
         if names.count(name) > 1:
             raise ModelError(
-                f"study: different policies are named {name!r}, so that their runs would be mixed; tell "
-                "them apart by fields or by `name`"
+                f"study: different policies are named {name!r}, so that their runs would be mixed; distinguish "
+                "them by fields or by `name`"
             )
     points = [replace(stream, load=load) for load in dict.fromkeys(loads or [stream.load])]
     runs = [

@@ -274,16 +274,14 @@ def compare(
         )
     unknown = [one.name for one in rows if np.isnan(one.seconds_to).any()]
     if unknown and (noise is not None or convergence is not None):
-        notes.append(f"no law tells the steps of {', '.join(unknown)}")
+        notes.append(f"no law gives the steps of {', '.join(unknown)}")
     if obstacle and strategies is None:
         notes.append(f"half-synchronous strategies are left out: their simulation {obstacle}")
     rates = trained.learning_rates if trained is not None else ()
     if at_end := [one.name for one in rows if len(rates) > 1 and one.learning_rate in (min(rates), max(rates))]:
         notes.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
     if not timing.sized:
-        notes.append(
-            "the links' bandwidth or a step's bytes are not known: fewer bytes are taken to save nothing there"
-        )
+        notes.append("the links' bandwidth or a step's bytes are unknown: compression is assumed to save no time there")
     if trained is not None and (missed := [one.name for one in rows if one.unreached]):
         least = f"{trained.steps} steps of each worker"
         notes.append(f"{', '.join(missed)} did not reach it in {least}, in half of the runs or more")
@@ -314,4 +312,4 @@ def _require_one_question(
         raise ModelError("compare: price_per_node_hour needs a time to pay for; give a problem or a convergence law")
     if "accumulation" in changes or (problem is not None and "batch_size" in changes):
         what = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
-        raise ModelError(f"compare: {what} would change what an update is worth, which is not told; leave it out")
+        raise ModelError(f"compare: {what} would change the progress per update, which is unknown; leave it out")

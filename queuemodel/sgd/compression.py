@@ -171,7 +171,7 @@ def kept(share: float, dimension: int) -> int:
 
 
 class Anchored(Strategy):
-    """Workers take ``local_steps`` from an anchor that all know, and send how far they have moved."""
+    """Workers take ``local_steps`` from a common anchor, and send how far they have moved."""
 
     local_steps: int
 

@@ -216,10 +216,10 @@ class ServerSGD(Strategy):
     """SGD on a server that applies the mean of every k gradients as they complete, each taken where its worker began.
 
     Names, and who then gets new parameters, as in Dutta et al. (AISTATS 2018): "async" (k = 1) and "k-batch-async":
-    whoever completes one; "bounded-staleness" (Ho et al., NeurIPS 2013): the same, once at most ``staleness_bound``
+    the one that completes; "bounded-staleness" (Ho et al., NeurIPS 2013): the same, once at most ``staleness_bound``
     completed steps ahead of the slowest; "k-async": the k that completed; "k-sync", "k-batch-sync": all, others' work
-    being discarded, and until then whoever completes waits, or takes another batch at the same parameters. K-sync with
-    k = n is synchronous SGD, with less that with n - k backup workers (Chen et al. 2016).
+    being discarded, and until then a worker that completes waits, or takes another batch at the same parameters. K-sync
+    with k = n is synchronous SGD, with less that with n - k backup workers (Chen et al. 2016).
     """
 
     name: str = "async"

@@ -69,7 +69,7 @@ def _needs(operations: list[Operation], fetches: list[int]) -> np.ndarray:
 
 
 def by_first_use(operations: list[Operation]) -> list[int]:
-    """Fetches in the order in which the computation first needs them, as far as the graph says."""
+    """Fetches in the order in which the computation first needs them, as far as the graph determines."""
     fetches, computes = _indices(operations, "fetch"), _indices(operations, "compute")
     needs = _needs(operations, fetches)
     amount = np.array([needs[i].sum() for i in computes])

@@ -144,7 +144,7 @@ class DoubleBinaryTree:
         return 2 * ((h + k - 1) * link.latency + (1 + (h - 1) / k) * transit) + adding
 
     def trees(self, nodes: int) -> tuple[list[int | None], list[int | None]]:
-        """Parents of each node in the two trees; whoever is inside one is a leaf of the other."""
+        """Parents of each node in the two trees; a node inside one is a leaf of the other."""
         first: list[int | None] = [None] * nodes
         for x in range(1, nodes + 1):  # in-order: as many levels above the leaves as x has trailing zeros
             half = (x & -x) >> 1
@@ -315,7 +315,7 @@ class InRacks:
         require_number(self.oversubscription, "in racks: oversubscription", positive=True)
         if getattr(self.algorithm, "linked", False):
             name = type(self.algorithm).__name__
-            raise ModelError(f"in racks: {name} says already how nodes are linked; leave one of both out")
+            raise ModelError(f"in racks: {name} already specifies the links; leave one of both out")
 
     @property
     def servers(self) -> int:

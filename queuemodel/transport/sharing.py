@@ -87,7 +87,7 @@ def transports(
         return (Transport("loopback", 0.0, usual),)
     trip = BUFFER if buffer is None else buffer
     own_queues = not trip and unfairness is None
-    note = "" if buffer is not None else f"buffers are taken to hold {1e3 * BUFFER:g} ms: tell them (--buffer)"
+    note = "" if buffer is not None else f"buffers are assumed to hold {1e3 * BUFFER:g} ms: specify them (--buffer)"
 
     def of(control: str, name: str = "", note: str = note, share: float = 1.0) -> Transport:
         row = CONTROLS[control]
@@ -98,7 +98,7 @@ def transports(
     if congestion_control != "unknown":
         return (of(congestion_control),)
     note = (
-        "TCP's congestion control is not known, so intervals span loss-based control and BBR: tell it "
+        "TCP congestion control is unknown, so intervals span loss-based control and BBR: specify it "
         "(--congestion-control) to narrow them"
     )
     return of(USUAL, "loss-based", note, 1 - BBR_SHARE), of("bbr", note="", share=BBR_SHARE)
@@ -116,7 +116,7 @@ class FewFlows:
     buffer: float  # Seconds that a packet waits at most before a link
 
     def least_share(self, D: np.ndarray) -> np.ndarray:
-        """Share of a link (..., 2) that one connection has, whoever sends the other way; D: seconds of the sizes."""
+        """Share of a link (..., 2) that one connection has, whatever is sent the other way; D: seconds of the sizes."""
         window = np.maximum(_NUMBERS["in_flight_bytes"] * D / self.sizes, _NUMBERS["in_flight_seconds"])
         return np.minimum(window / self.buffer, 1.0)
 
@@ -163,6 +163,4 @@ def require_network(
     if buffer is not None:
         require_number(buffer, f"{where}buffer", unit="seconds", largest=LONGEST_BUFFER, error=error)
     if loaded_trip is not None and (congestion_control, buffer) != (None, None):
-        raise error(
-            f"{where}loaded_trip says what congestion_control and buffer do; leave it or them, got {loaded_trip!r}"
-        )
+        raise error(f"{where}loaded_trip replaces congestion_control and buffer; give it or them, got {loaded_trip!r}")

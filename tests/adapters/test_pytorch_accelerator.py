@@ -134,8 +134,8 @@ def test_kernels_that_tell_nothing_are_known_by_name_and_by_what_the_program_rec
 @pytest.mark.parametrize(
     ("kernel", "teller", "said"),
     [
-        (KERNELS[0], "nobody", r"tell its size; record with record_shapes=True"),
-        (GENERIC, "nobody", r"tell its size; record with record_shapes=True"),
+        (KERNELS[0], "nobody", r"give its size; record with record_shapes=True"),
+        (GENERIC, "nobody", r"give its size; record with record_shapes=True"),
     ],
 )
 def test_what_no_record_tells_is_refused(tmp_path, kernel, teller, said):

@@ -187,7 +187,7 @@ def test_the_groups_size_is_that_of_the_kernels_where_the_file_has_none(publishe
     without = copied("resnet50-2xA100", lambda trace: trace.pop("distributedInfo"))
     assert read(without)[0].rounds == read(published / "resnet50-2xA100")[0].rounds
     unknown = copied("hooks-2xV100", lambda trace: trace.pop("distributedInfo"))
-    refused(unknown, "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor their 'Group size' says")
+    refused(unknown, "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor 'Group size' records")
 
 
 def test_categories_of_pytorch_1_10_and_1_11_are_those_of_later_ones(published, copied):
@@ -214,7 +214,7 @@ def test_one_rank_under_distributed_data_parallel_is_a_single_one(published):
 
 def test_a_programs_own_all_reduces_amid_the_backward_pass_are_its_buckets(published, copied):
     """404 of them, all before the first gradient is accumulated."""
-    refused(published / "hooks-2xV100", "neither 'ncclKernel_AllReduce.* nor the records around its launch tell its")
+    refused(published / "hooks-2xV100", "neither 'ncclKernel_AllReduce.* nor the records around its launch give its")
 
     def with_shapes(trace):
         for number, event in enumerate(named(trace, "nccl:all_reduce")):

@@ -276,7 +276,7 @@ def test_recordings_of_tasks_are_there_once_and_all_and_a_coordinators_own_is_pa
         xplane_pb2.XSpace(planes=[{"name": "/host:CPU"}]).SerializeToString()
     )
     assert read(tmp_path) == read(XPLANE)
-    refused(tmp_path / "chief", r"chief: no tensor sent to another task .* a coordinator records of itself")
+    refused(tmp_path / "chief", r"chief: no tensor sent to another task .*a coordinator.s own recording")
     refused(tmp_path / "nowhere", "nowhere: not a folder")
     shutil.copytree(XPLANE, tmp_path / "b")
     refused(tmp_path, r"/[ab]: the same step as .*/[ab]; remove the copy")

@@ -153,7 +153,7 @@ def test_a_network_is_recovered_from_its_rounds():
     assert clocks.bandwidth == pytest.approx(fitted.bandwidth, rel=1e-6)
     assert fitted.computed.mean() == pytest.approx(1.0, rel=0.05)
     assert not fitted.latency_known
-    assert "two nodes hardly tell" in repr(AllReduceModel(fitted))
+    assert "hardly identifiable from two nodes" in repr(AllReduceModel(fitted))
 
 
 def test_each_recorded_number_of_ranks_tells_its_own_network():
@@ -227,13 +227,13 @@ def test_what_two_nodes_cannot_tell_widens_the_interval_and_is_named(job):
 
 INSIDE = {"ranks_per_node": 4, "inside_bandwidth": 1e9}
 SENSELESS = [
-    ({"ranks_per_node": 4}, "needs inside_bandwidth"), ({"inside_bandwidth": 1e9}, "both inside_band"),
-    ({"nodes_per_rack": 4}, "both nodes_per_rack and oversubscription"), ({"accumulation": 0}, "accumulation must be"),
+    ({"ranks_per_node": 4}, "needs inside_bandwidth"), ({"inside_bandwidth": 1e9}, "requires ranks_per_node"),
+    ({"nodes_per_rack": 4}, "nodes_per_rack requires oversubscription"), ({"accumulation": 0}, "accumulation must be"),
     ({"scheme": "dpp"}, "scheme must be one of ddp"),
     *(({"collective": wrong}, "collective must be one of ring") for wrong in ("rng", 3, Ring)),
-    ({"collective": Hierarchical(4, Link(1e9)), **INSIDE}, "collective says already"),
-    ({"collective": InRacks(Ring(), 4), "nodes_per_rack": 4, "oversubscription": 2.0}, "InRacks says already"),
-    ({"workers": 3}, "workers is no change of all-reduce"), ({"latency": -1.0}, "latency"),
+    ({"collective": Hierarchical(4, Link(1e9)), **INSIDE}, "collective determines"),
+    ({"collective": InRacks(Ring(), 4), "nodes_per_rack": 4, "oversubscription": 2.0}, "InRacks already specifies"),
+    ({"workers": 3}, "workers is not a change of all-reduce"), ({"latency": -1.0}, "latency"),
     ({"bandwidth": 10}, "at least 1000 bytes per second"),
     (INSIDE | {"inside_bandwidth": 100}, "inside_bandwidth must be at least 1000"),
     ({"oversubscription": 0.0, "nodes_per_rack": 3}, "oversubscription"),

@@ -49,11 +49,11 @@ def test_networks_that_may_be_are_as_likely_as_is_said(told, trips):
     assert [(v.kind, v.weight, v.trip, v.unfairness) for v in found.variants] == [pytest.approx(one) for one in each]
     np.testing.assert_allclose(found.prior.models, [one[1] for one in each])
     before = {p.name: p.note for p in found.parameters}
-    assert before["probability of bbr"] == "0.33 before"
+    assert before["probability of bbr"] == "prior 0.33"
     trip = told.get("buffer", 0.012)
     mean = trip * (0.7 + 0.15 * sum(trips))
     spread = np.sqrt(0.7 * (trip - mean) ** 2 + 0.15 * sum((f * trip - mean) ** 2 for f in trips))
-    assert before["loaded trip (bbr)"] == f"+- {spread:.2g} before"
+    assert before["loaded trip (bbr)"] == f"prior +- {spread:.2g}"
     place = found.places[0]  # nobody shares a link: what one worker's steps leave open does not grow with errors
     assert np.ptp(found.prior.covariance[:, place, place]) < 1e-12 < np.ptp(found.prior.covariance[:, -1, -1])
 

@@ -41,7 +41,7 @@ def test_demands_are_busy_times_and_the_worker_gets_the_rest():
     assert curve.stations == ("parameter server",)
     assert curve.saturation_workers == pytest.approx(0.66 / 0.31)
     assert links.throughput([2]).bottleneck == "transmit link"
-    for wrong, match in (({"form": "other"}, "form must be"), ({"parameter_bytes": 64}, "for throughputs of")):
+    for wrong, match in (({"form": "other"}, "form must be"), ({"parameter_bytes": 64}, "applies to throughputs of")):
         with pytest.raises(qm.ModelError, match=match):
             qm.fit(profile(), **wrong)
 

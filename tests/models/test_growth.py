@@ -265,8 +265,8 @@ def test_one_wrong_point_is_named_and_changes_little(kind, wrong, factor):
 TWO, EIGHT = points([1, 2], [1.0, 1.9]), points([8, 16], [1.0, 1.9])
 SLOW, FAST = (points([2], [1.9], bandwidth=b) for b in (1e7, 1e8))
 PROFILE, RANKS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
-SPARSE = "sparse_gradients is for throughputs of sync-ps or all-reduce alone; leave it out"
-NODES = "ranks_per_node (is a question for strategy 'all-reduce'|needs inside_bandwidth)"
+SPARSE = "sparse_gradients applies to throughputs of sync-ps or all-reduce alone; leave it out"
+NODES = "ranks_per_node (applies to strategy 'all-reduce'|needs inside_bandwidth)"
 REFUSED = [
     (qm.fit, TWO, {"sparse_gradients": True}, SPARSE), (qm.predict, TWO, {"sparse_gradients": True}, SPARSE),
     (qm.fit, TWO, {"strategy": "k-sync", "k": 1, "sparse_gradients": True}, SPARSE),
@@ -277,10 +277,10 @@ REFUSED = [
      r"whole nodes of 2 \(ranks_per_node\), got a throughput of 1; leave"),
     (qm.fit, TWO, {"strategy": "all-reduce", "ranks_per_node": 0}, "ranks_per_node must be a whole"),
     (qm.predict, TWO, {"strategy": "sync-ps", "ranks_per_node": 2},
-     "ranks_per_node is a question for strategy 'all-reduce', not 'sync-ps'"),
+     "ranks_per_node applies to strategy 'all-reduce', not 'sync-ps'"),
     (qm.fit, [*SLOW, *FAST], {}, "give those of one bandwidth"), (qm.fit, [TWO[0], *SLOW], {}, "of one bandwidth"),
-    (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes is for throughputs of"),
-    *((qm.predict, TWO, {"strategy": kind, name: value}, f"{name} needs a profile with recorded steps")
+    (qm.predict, PROFILE, {"parameter_bytes": 1e8}, "parameter_bytes applies to throughputs of"),
+    *((qm.predict, TWO, {"strategy": kind, name: value}, f"{name} requires a profile with recorded steps")
       for kind in KINDS for name, value in (("bandwidth", 1e9), ("accelerator_speed", 2.0))),
     *((qm.fit, [], {"strategy": kind}, "at least one measured throughput") for kind in KINDS),
     (qm.fit, TWO, {"strategy": "ring"}, "strategy must be one of async-ps"),

@@ -127,7 +127,7 @@ def test_strategies_that_are_no_closed_network_need_operations(strategy):
     several = msgspec.structs.replace(recorded, cluster=msgspec.structs.replace(recorded.cluster, workers=2))
     for data, changes, match in (
         (phases, {}, f"strategy '{strategy}' needs a profile with recorded operations; import one from traces"),
-        (several, {}, "needs a profile of one worker"),
+        (several, {}, "requires a profile of one worker"),
         (recorded, {"batch_size": 64}, f"strategy '{strategy}' cannot change batch_size"),
         (recorded, {"method": "mva"}, "has no closed network; use method 'trace'"),
     ):
@@ -135,7 +135,7 @@ def test_strategies_that_are_no_closed_network_need_operations(strategy):
             qm.predict(data, workers=[4], **asked, **changes)
         assert "method 'mva'" not in str(error.value)
         assert "\n" not in str(error.value)
-    with pytest.raises(qm.ModelError, match="is no closed network; `predict` simulates"):
+    with pytest.raises(qm.ModelError, match="is not a closed network; `predict` simulates"):
         qm.fit(recorded, **asked)
 
 

@@ -82,7 +82,7 @@ def test_servers_are_paid_for_and_latency_is_asked_of_data_parallel_training():
     found = qm.plan_instances(example_profile("ddp-alexnet-40"), [far, near], workers=[4], throughput=1.0)
     speed = {offer.instance.name: offer.curve.steps_per_second[0] for offer in found.offers}
     assert speed["near"] > 1.2 * speed["far"]
-    with pytest.raises(qm.ModelError, match="instance 'near': latency is a question for"):
+    with pytest.raises(qm.ModelError, match="instance 'near': latency applies to"):
         qm.plan_instances(PROFILE, [near], throughput=1.0)
 
 
@@ -101,7 +101,7 @@ def test_marginal_speedup_stops_at_the_first_worker_that_adds_too_little():
 @pytest.mark.parametrize(
     ("question", "match"),
     [
-        ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "two questions"),
+        ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "exclude each other"),
         ({}, "give epochs too, for a deadline, a price or a budget"),
         ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
         ({"throughput": -1.0}, "throughput must be finite and > 0"),

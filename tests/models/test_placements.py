@@ -228,11 +228,11 @@ def test_questions_without_an_answer_are_refused():
         (lambda: qm.fit_placements([{}]), "expected PlacedSteps, got dict"),
         (lambda: model.throughput([1]), r"batch_size must be given, since 4 were measured \(8 to 256\)"),
         (lambda: model.throughput([1], batch_size=257), "one GPU was measured with 8 to 256 examples, got 257"),
-        (lambda: one_node.throughput([8], batch_size=8), "nodes: 2 were asked for, but only one was measured"),
+        (lambda: one_node.throughput([8], batch_size=8), "nodes: 2 were requested, but only one was measured"),
         (lambda: predict(points, bandwidth=1e9), "bandwidth does not apply to a job measured by placement"),
         (
             lambda: predict([qm.Throughput(workers=1, steps_per_second=1.0)], gpus_per_node=4),
-            "gpus_per_node is for a job measured by placement",
+            "gpus_per_node applies to jobs measured by placement",
         ),
     ]:
         with pytest.raises((qm.ModelError, qm.FitError), match=words):

@@ -98,8 +98,8 @@ def test_one_verb_simulates_every_way_that_was_recorded():
     for wrong, match in (
         ({"strategy": "k-batch-sync"}, "'k-batch-sync' needs k"),
         ({"strategy": "k-sync", "k": 4}, "workers must be at least 4"),
-        ({"k": 3}, "k is a question for strategy"),
-        ({"latency": 1e-3}, "latency is a question for strategy 'all-reduce'"),
+        ({"k": 3}, "k applies to strategy"),
+        ({"latency": 1e-3}, "latency applies to strategy 'all-reduce'"),
     ):
         with pytest.raises(qm.ModelError, match=match):
             simulate(steps, workers=3, **wrong)

@@ -161,7 +161,7 @@ def test_a_changed_job_leaves_what_was_measured_behind(change):
     assert (before.profiled_workers, after.profiled_workers) == (4, 0)
     assert before.measured
     assert not after.measured
-    assert "nothing was profiled" in after.caption()
+    assert "not measured" in after.caption()
     assert "measured" not in after.to_rows()[0]
     assert np.all(after.upper / after.steps_per_second > 1.1)
     assert before.upper[0] / before.steps_per_second[0] < 1.1

@@ -85,7 +85,7 @@ BAD = {
     "job.parameter_bytes": [(2**64, "parameter_bytes must be at most")],
     "cluster.workers": [(0, "workers"), (10**30, "workers must be at most 10,000")],
     "cluster.parameter_servers": [(5_000_000, "parameter_servers must be at most 1,000")],
-    "cluster.bandwidth": [(0, "bandwidth"), (10.0, "10 Gbit/s, say, are 1.25e9")],
+    "cluster.bandwidth": [(0, "bandwidth"), (10.0, "10 Gbit/s are 1.25e9")],
     "version": [(2, "a newer queuemodel may read it"), (0, "version")],
     "format": [("queuemodel-network", "format must be 'queuemodel-profile', got 'queuemodel-network'")],
     "throughputs": [([{"workers": 0, "steps_per_second": 1.0}], "workers"),

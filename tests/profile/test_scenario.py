@@ -44,7 +44,7 @@ def test_every_name_of_a_scheme_and_a_collective_is_accepted_and_no_other():
 
 
 def test_what_is_nothing_to_ask_for_names_what_is():
-    with pytest.raises(qm.ModelError, match="bandwith is nothing to ask for; did you mean 'bandwidth'"):
+    with pytest.raises(qm.ModelError, match="bandwith is not a field of Scenario; did you mean 'bandwidth'"):
         qm.predict(example_profile(), bandwith=1e9)
-    with pytest.raises(qm.ModelError, match="parameter_servers is a question for training on parameter servers"):
+    with pytest.raises(qm.ModelError, match="parameter_servers applies to training on parameter servers"):
         qm.fit(example_profile("ddp-alexnet-40"), parameter_servers=1)

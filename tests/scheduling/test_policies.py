@@ -60,7 +60,7 @@ def test_attained_service_counts_nodes_and_demotes_at_the_exact_time():
 
 @pytest.mark.parametrize("wait", [10.0, np.inf])
 @pytest.mark.parametrize(("grant", "message"), [
-    (3, "at most 2 nodes together"), (-1, "grants must be >= 0"), (0, "must run somebody"), (0.5, "whole nodes"),
+    (3, "at most 2 nodes together"), (-1, "grants must be >= 0"), (0, "must run a job"), (0.5, "whole nodes"),
     (None, "looks at 'remaining' but does not declare it"),
 ])  # fmt: skip
 def test_a_policy_that_breaks_the_rules_is_caught(grant, message, wait):

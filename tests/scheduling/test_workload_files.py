@@ -67,12 +67,15 @@ BAD = [
     (GOOD.replace("2:3.7", "2:nan"), "line 2: speeds: speed table: speed at 2 nodes must be finite and > 0"),
     (GOOD.replace(",1,4,2,", ",1,8,2,"), "line 2: speeds are given for 1 to 4 nodes, but the job may run on 1 to 8"),
     (GOOD.replace(",1,4,2,", ",4,2,2,"), r"line 2: job 'a': least_nodes \(4\) must not exceed most_nodes \(2\)"),
-    ("name,arrival_time,steps,batch_size,speeds\na,0,2,10,1:1 2:2\n", "line 2: steps and epochs, .* are two ways"),
+    (
+        "name,arrival_time,steps,batch_size,speeds\na,0,2,10,1:1 2:2\n",
+        "line 2: steps and epochs, .* exclude",
+    ),
     (BATCHES + f"a,0,{SPEEDS},48,96,300,,,\n", r"batch_size must be one of \[32, 64\], whose speeds .*, got 48"),
     (BATCHES + f"a,0,{SPEEDS},64,500:32,300,,,\n", "line 2: .*leave steps and epochs empty"),
     (BATCHES + "a,0,32=1:4.0;32=1:2.0,32,96,300,,,\n", "line 2: .*batch size 32 stands twice"),
     (PLAIN + "a,0,9,profile nowhere.json\n", r"line 2: speeds: .*nowhere.json: cannot be read"),
-    (PLAIN + "a,0,9,profile ddp-alexnet-40.json speed=2\n", "speed is no setting of a prediction"),
+    (PLAIN + "a,0,9,profile ddp-alexnet-40.json speed=2\n", "speed is not a setting of a prediction"),
 ]
 
 

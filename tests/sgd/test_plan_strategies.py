@@ -78,4 +78,4 @@ def test_the_command_plans_over_workers(run, examples):
     goals = ["--deadline", "270s", "--price", "2", "--chance", "0.6"]
     told = json.loads(run(*asked, *goals, "--format", "json")[1])
     assert [one["workers"] for one in told["plan"]["choices"]] == [4, 4, 1, 4]
-    refused(run(*asked, "--chance", "0.6"), "--chance is to meet a --deadline with")
+    refused(run(*asked, "--chance", "0.6"), "--chance requires --deadline")

@@ -91,14 +91,14 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
     assert "known" not in cubic.note + bbr.note
     assert [curve.method.split(", ")[-1] for curve in (unknown, cubic, bbr)] == ["loss-based)", "cubic)", "bbr)"]
     for told in ("bbr", "reno"):
-        assert "12 ms: tell them (--buffer)" in trace_curve(profile_in(congestion_control=told), **RUNS).note
+        assert "12 ms: specify them (--buffer)" in trace_curve(profile_in(congestion_control=told), **RUNS).note
     assert "--buffer" not in trace_curve(profile_in(congestion_control="reno", buffer=0.003), **RUNS).note
 
 
 @pytest.mark.parametrize("told", [{"congestion_control": "bbr"}, {"buffer": 0.0}])
 def test_what_a_number_already_says_is_not_told_again(told):
     for run in (simulate_operations, trace_throughput):
-        with pytest.raises(qm.ModelError, match=r"simulate: loaded_trip says what .* leave it or them, got 0.01"):
+        with pytest.raises(qm.ModelError, match=r"simulate: loaded_trip replaces .* give it or them, got 0.01"):
             run(profile_in(), workers=2, loaded_trip=0.01, **told)
 
 

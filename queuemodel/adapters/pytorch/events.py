@@ -4,7 +4,8 @@ An accelerator computes behind the program: kernels carry the ``correlation`` of
 stream runs them in the order of their calls. A collective is what ran: a kernel of NCCL, or gloo's event on a thread of
 its own. Of which kind it was, among how many ranks and how large, the kernel's own arguments say, else the program's
 records around its launch (``record_param_comms``, ``nccl:*``, ``c10d::*``) and their shapes; each of them is missing in
-some version of PyTorch (pytorch/pytorch#131462, 2024). A kernel's name says least: some builds of NCCL run all by one.
+some version of PyTorch (pytorch/pytorch#131462, 2024). A kernel's name is the least
+certain: some builds of NCCL run all by one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RECORDS = ("c10d::", "nccl:", "record_param_comms")  # of the program, within wh
 KIND = re.compile(
     r"all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|broadcast|send_?recv|reduce|gather|scatter", re.I
 )
-NO_DESCRIPTION = b'"Process Group Description": ,'  # what PyTorch writes where nobody gave one; it is no JSON
+NO_DESCRIPTION = b'"Process Group Description": ,'  # what PyTorch writes without one; it is no JSON
 DONE_THERE = ("kernel", "gpu_memcpy", "gpu_memset")
 #: Categories of PyTorch 1.9 to 1.11, by which they are now.
 CATEGORIES = {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime"}
@@ -91,7 +92,7 @@ class TraceEvent(msgspec.Struct):
 
     @property
     def kind(self) -> str:
-        """Type of what a collective is given, or of the first tensor, as PyTorch calls it; "" where nothing says so."""
+        """Type of what a collective is given, or of the first tensor, as PyTorch calls it; "" if unknown."""
         kinds = self.args.kinds
         first = kinds[0] if isinstance(kinds, list) and kinds else None
         kind = first if self.args.elements is None else self.args.kind
@@ -99,11 +100,11 @@ class TraceEvent(msgspec.Struct):
 
     @property
     def elements(self) -> int:
-        """Of what a collective is given, or of the first tensor (or list of tensors); 0 where nothing says so."""
-        if (told := self.args.elements) is not None:
-            if type(told) is not int or told < 0:
-                raise DataError(f"{self.name!r}: elements must be a whole number >= 0, got {told!r}")
-            return told
+        """Of what a collective is given, or of the first tensor (or list of tensors); 0 if unknown."""
+        if (elements := self.args.elements) is not None:
+            if type(elements) is not int or elements < 0:
+                raise DataError(f"{self.name!r}: elements must be a whole number >= 0, got {elements!r}")
+            return elements
         shapes = self.args.shapes
         first = shapes[0] if isinstance(shapes, list) and shapes else None
         if not isinstance(first, list) or not (first or self.kind):
@@ -113,7 +114,7 @@ class TraceEvent(msgspec.Struct):
 
     @property
     def bytes(self) -> int:
-        """Of these elements; 0 where nothing says how many they are, or of which type."""
+        """Of these elements; 0 if their number or type is unknown."""
         if not (self.elements and self.kind):
             return 0
         size = ELEMENT_BYTES.get(self.kind.lower().removeprefix("c10::"))
@@ -130,7 +131,7 @@ class Trace(msgspec.Struct):
 
 
 def read_trace(path: Path) -> tuple[list[TraceEvent], dict[str, Any]]:
-    """The program's and the accelerator's events, and what the file tells of the group (raises DataError)."""
+    """The program's and the accelerator's events, and what the file records of the group (raises DataError)."""
     content = read_bytes(path).replace(NO_DESCRIPTION, NO_DESCRIPTION.replace(b",", b'"",'))
     try:
         trace = msgspec.json.decode(content, type=Trace)
@@ -198,19 +199,19 @@ class Collective:
     """What ranks did together: what ran, and the program's records around its launch, from the innermost."""
 
     def __init__(self, ran: TraceEvent, records: Sequence[TraceEvent]) -> None:
-        self.ran, self.records, self.told = ran, records, [ran, *records]
+        self.ran, self.records, self.sources = ran, records, [ran, *records]
         self.handed = min(event.ts for event in records or [ran])
-        names = [*(one.args.collective for one in self.told), *(one.name for one in [*records, ran])]
+        names = [*(one.args.collective for one in self.sources), *(one.name for one in [*records, ran])]
         kinds = [found[0].lower().replace("_", "") for name in names if (found := KIND.search(str(name or "")))]
         self.kind = "barrier" if any("barrier" in str(name) for name in names) else next(iter(kinds), "collective")
-        self.group = next((event.args.group for event in self.told if event.args.group), None)
+        self.group = next((event.args.group for event in self.sources if event.args.group), None)
         self.name = next((one.name for one in reversed(records) if one.name != RECORDS[-1]), ran.name)
-        self.elements = next((n for event in self.told if (n := event.elements)), 0)
+        self.elements = next((n for event in self.sources if (n := event.elements)), 0)
 
     @property
     def bytes(self) -> int:
-        """0 where nothing tells."""
-        return next((size for event in self.told if (size := event.bytes)), 0)
+        """0 if unknown."""
+        return next((size for event in self.sources if (size := event.bytes)), 0)
 
 
 def collectives(events: Sequence[TraceEvent], work: AcceleratorWork) -> Iterator[Collective]:

@@ -136,7 +136,7 @@ def _collect(own: Path, rank: int, ranks: int, say: Say) -> None:
     distributed.gather_object(own.read_bytes(), every)
     for other, content in enumerate(every or []):
         own.with_name(FILE.format(other)).write_bytes(content)
-    distributed.barrier()  # nobody leaves before all has arrived
+    distributed.barrier()  # none leaves before all has arrived
 
 
 def _build(name: str, say: Say) -> tuple[Any, Callable[..., int]]:

@@ -65,10 +65,10 @@ def read_pytorch(
     """Make a profile of data-parallel training from ``*.pt.trace.json[.gz]``, one file for each rank.
 
     Each folder is one run of the job: one node's shows the computation, two nodes' the network; the numbers of ranks
-    are read from the files. Of a run the file of one rank is enough, though it does not tell how ranks differ; single
+    are read from the files. Of a run the file of one rank is enough, though it does not show how ranks differ; single
     gradients are known where their shapes were recorded (``record_shapes=True``). ``batch_size`` counts examples per
     step and rank; what else traces do not record may be given by its name in `Job` or `Cluster`: ``name``,
-    ``dataset_size``, ``bandwidth``, ``congestion_control``, or ``buffer``. ``say`` is told in two lines what of the
+    ``dataset_size``, ``bandwidth``, ``congestion_control``, or ``buffer``. ``say`` receives two lines on what of the
     files is used, and what is not. Raises `DataError` when a folder has no such file, or has that of a rank twice, or
     runs are not of one job.
     """
@@ -208,16 +208,16 @@ class _RankFile(NamedTuple):
 
 
 def _rank_file(path: Path, info: dict[str, Any], events: Sequence[TraceEvent], work: AcceleratorWork) -> _RankFile:
-    """Whose file it is, as it says; else a rank of the largest group that communicates (raises DataError)."""
+    """Whose file it is, as recorded; else a rank of the largest group that communicates (raises DataError)."""
     ranks = info.get("world_size")
     if ranks is None:
         together = [event for event in events if event.is_nccl or event.name == REDUCED_BY_GLOO]
         ranks = max((event.args.group for event in events if type(event.args.group) is int), default=1 - len(together))
         if ranks < 1:
             raise DataError(
-                f"{path}: {len(together)} collectives like {together[0].name!r}, and neither distributedInfo nor their "
-                "'Group size' says among how many ranks; record by torch.distributed, or write "
-                '"distributedInfo": {"rank": 0, "world_size": 8}, say, into the file'
+                f"{path}: {len(together)} collectives like {together[0].name!r}, and neither distributedInfo nor "
+                "'Group size' records the number of ranks; record by torch.distributed, or add "
+                '"distributedInfo": {"rank": 0, "world_size": 8} to the file'
             )
     rank = info.get("rank", 0)
     if not (type(rank) is int and type(ranks) is int and 0 <= rank < ranks):
@@ -256,7 +256,7 @@ class _Step:
         file, since = self.file, self.since
         if not self.backward and self.named(GRADIENT):
             raise DataError(
-                f"{self.where}: {GRADIENT} without evaluate_function, which tells where the backward pass ends; record "
+                f"{self.where}: {GRADIENT} without evaluate_function, which marks the end of the backward pass; record "
                 "with PyTorch 1.10 or newer"
             )
         if not self.backward:
@@ -281,7 +281,7 @@ class _Step:
         )
 
     def _gradients(self) -> list[TraceEvent]:
-        """Those that go into buckets; where nothing says so, all since the last forward pass began."""
+        """Those that go into buckets; if unmarked, all since the last forward pass began."""
         names = (GRADIENT, INTO_BUCKET)
         every = [event for event in self.events if event.ts >= self.forward and event.name.startswith(names)]
         reduced = [one for one, other in pairwise(every) if one.name == GRADIENT != other.name]
@@ -289,7 +289,7 @@ class _Step:
 
     @property
     def sent(self) -> int:
-        """Bytes of gradients that the program hands over, even where it is alone; 0 where nothing tells."""
+        """Bytes of gradients that the program hands over, even where it is alone; 0 if unknown."""
         return sum(one.bytes for one in self._of_gradients([*collectives(self.events, self.file.work)]))
 
     def _of_gradients(self, every: Sequence[Collective]) -> list[Collective]:
@@ -329,12 +329,12 @@ class _Step:
             if (one.group or ranks) != ranks or (self.file.divided and not one.group):
                 raise DataError(
                     f"{where}: gradients are reduced among {one.group or 'an unknown number'} of {ranks} ranks; all "
-                    "must reduce together, and over gloo, which does not tell, the job must have no groups of fewer"
+                    "must reduce together; gloo records no groups, so over it the job must have none of fewer"
                 )
             ready, size = self.since(self.finished(one.handed)), one.bytes
             if not size:
                 raise DataError(
-                    f"{where}: neither {one.ran.name!r} nor the records around its launch tell its size; record with "
+                    f"{where}: neither {one.ran.name!r} nor the records around its launch give its size; record with "
                     "record_shapes=True"
                 )
             buckets.append(Bucket(size, ready, self.since(one.ran.ts), max(ready, self.since(one.ran.end))))
@@ -360,5 +360,5 @@ class _Step:
             what = f"move {moved:,} elements" if sized else f"take {moved:,.0f} us, of sizes that are not recorded,"
             raise DataError(
                 f"{where}: {max(others, key=amount).name} and the like {what} beside the {reduced:,.0f} of the "
-                "gradients' all-reduces; only training that moves nothing but gradients can be predicted"
+                "gradients' all-reduces; only training that transfers gradients alone can be predicted"
             )

@@ -134,7 +134,7 @@ def _batches(name: str, dataset: Any, batch_size: int | None) -> tuple[Any, Any,
     whole = dataset.filter(lambda *batch: tf.equal(tf.shape(tf.nest.flatten(batch)[0])[0], size))
     batch = next(iter(whole.take(1)), None)
     if batch is None:
-        raise ProfilingError(f"model {name!r}: batch size {size} is more than its data set holds; ask for less")
+        raise ProfilingError(f"model {name!r}: batch size {size} exceeds its data set; specify a smaller one")
     return whole.repeat().prefetch(4), batch, batches * first if batches > 0 else None
 
 

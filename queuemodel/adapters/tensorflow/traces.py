@@ -77,7 +77,7 @@ def read_tensorflow(
     derived = derive(steps, progress=progress)
     if derived.input > MOST_INPUT:
         warnings.warn(
-            f"{folder}: {percent(derived.input)} of the steps is waiting for the data set, taken for computation: a "
+            f"{folder}: {percent(derived.input)} of the steps is waiting for the data set, counted as computation: a "
             "faster accelerator would only wait longer, and workers that wait for servers meanwhile less; load more "
             "ahead, or with more threads, and trace again",
             QueueModelWarning,
@@ -128,8 +128,8 @@ def _read_xplane(
     if not steps:
         raise DataError(
             f"{folder}: no tensor sent to another task is recorded in its *.xplane.pb files; trace a worker and a "
-            "parameter server while they train, with host_tracer_level=2 (what a coordinator records of itself does "
-            "not tell), or give the run of two data-parallel ranks besides that of one"
+            "parameter server while they train, with host_tracer_level=2 (a coordinator's own recording does "
+            "not suffice), or give the run of two data-parallel ranks besides that of one"
         )
     return steps
 

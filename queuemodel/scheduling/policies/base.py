@@ -89,7 +89,7 @@ class Policy(abc.ABC):
 
 
 class SizeAware(Policy):
-    """A policy that knows the steps left and the curves."""
+    """A policy that reads the steps left and the curves."""
 
     knows = frozenset({"remaining", "curve"})
 

@@ -102,7 +102,7 @@ def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None)
 def _steps(row: Row) -> float:
     if row.given("steps"):
         if any(row.given(part) for part in PASSES if part != "batch_size" or not row.given("noise_scales")):
-            raise DataError(f"{row.where}: steps and {', '.join(PASSES)} are two ways to say one thing; give one")
+            raise DataError(f"{row.where}: steps and {', '.join(PASSES)} exclude each other; give one")
         return row.number("steps", positive=True)
     if not all(row.given(part) for part in PASSES):
         raise DataError(f"{row.where}: a job needs work: give steps, or {', '.join(PASSES)}")

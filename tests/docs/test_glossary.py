@@ -1,0 +1,88 @@
+"""What users read has the field's words: help, errors, fits and figures; legends have the glossary's."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib import pyplot as plt
+
+import queuemodel as qm
+from queuemodel import cli, curves
+from queuemodel.profile.scenario import FIELDS
+
+ROOT = Path(__file__).parent.parent.parent
+BANNED = re.compile(
+    r"\b((un)?told|tell(s|ing)?|ask(s|ed|ing)?|taught|teach(es)?|say|says|said|knows|knee|whoever|few flows|was thought"
+    r"|(no|some|every)body|taken (to|for))\b",
+    re.IGNORECASE,
+)
+PLAIN = {"waiting", "n*"}  # of legends, beside the glossary's terms
+
+
+def legends(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()] if ax.get_legend() else []
+
+
+@pytest.fixture(scope="module")
+def figures():
+    solved = [qm.fit(qm.example_profile(name)).throughput(range(1, 13)) for name in ("alexnet-60", "ddp-alexnet-40")]
+    draws = (qm.ThroughputCurve.plot, curves.plot_step_time, curves.plot_efficiency)
+    yield [*(draw(one) for one in solved for draw in draws), curves.plot_comparison({"2 servers": solved[0]})]
+    plt.close("all")
+
+
+def user_texts(figures):
+    """Texts of help, fits and figures."""
+    yield from (field.metadata["help"] for field in FIELDS.values())
+    for name, (module, short) in cli.COMMANDS.items():
+        command = getattr(importlib.import_module(f"queuemodel.cli.{module}"), name.replace("-", "_") + "_command")
+        yield from (short, command.help, *(getattr(one, "help", None) or "" for one in command.params))
+    for model in (qm.fit(qm.example_profile(name)) for name in ("alexnet-60", "ddp-alexnet-40")):
+        yield from (model.caption(), model.throughput([4]).caption())
+        yield from (word for one in model.parameters for word in (one.name, one.unit, one.origin, one.note))
+    for ax in figures:
+        yield from (ax.get_xlabel(), ax.get_ylabel(), *(text.get_text() for text in ax.texts), *legends(ax))
+
+
+def errors(_):
+    """Strings of every ``raise``, without code in backquotes."""
+    for path in (ROOT / "queuemodel").rglob("*.py"):
+        for found in (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Raise)):
+            strings = [one.value for one in ast.walk(found) if isinstance(one, ast.Constant) and str(one.value)]
+            yield re.sub("`.*?`", "", " ".join(map(str, strings)))
+
+
+def glossary():
+    """Its terms and names in code, the longest first."""
+    text = (ROOT / "docs" / "glossary.md").read_text().lower()
+    terms = [term for line in re.findall(r"^(.+)\n: ", text, re.MULTILINE) for term in line.split(", ")]
+    rows = "".join(re.findall(r"^\| \$.+", text, re.MULTILINE))
+    return sorted({*terms, *(name.replace("_", " ") for name in re.findall("`(.+?)`", rows))}, key=len, reverse=True)
+
+
+def unknown(label):
+    """Words of a label that are neither numbers nor the glossary's."""
+    rest = re.sub(r"[\d.]+( ?%)?", " ", label.lower())
+    for term in glossary():
+        rest = re.sub(rf"(?<!\w){re.escape(term)}s?(?!\w)", " ", rest)
+    return {*re.findall(r"[^\s,:()]+", rest)} - PLAIN
+
+
+@pytest.mark.parametrize("texts", [user_texts, errors])
+def test_no_text_for_users_has_a_banned_word(figures, texts):
+    found = list(texts(figures))
+    assert len(found) > 200
+    assert [text for text in found if BANNED.search(text)] == []
+
+
+def test_legends_have_the_glossarys_words(figures):
+    assert {label: words for ax in figures for label in legends(ax) if (words := unknown(label))} == {}
+
+
+def test_other_words_are_noticed():
+    assert all(BANNED.search(text) for text in ("Tell it.", "nobody thinks", "asked for", "the knee", "few flows"))
+    assert not BANNED.search("latency is assumed: specify it; task 3 of the basket, stellar")
+    assert {"bottleneck", "saturation population", "worker", "push"} <= {*glossary()}
+    assert (unknown("worker 3, waiting, 90 %"), unknown("worker, dawdling")) == (set(), {"dawdling"})
