@@ -29,11 +29,11 @@ GBIT = 1.25e8  # bytes per second
 USUAL_BANDWIDTH = 10 * GBIT
 
 #: Largest error of interpolation halfway between two bandwidths, in logarithms; closer than `CLOSEST` none is added.
-TOLERANCE, CLOSEST, FIRST = 0.01, 0.05, 7
+TOLERANCE, CLOSEST, FIRST = 0.006, 0.05, 15
 #: Numbers of workers of a grid, of which the others follow where throughput is smooth: within such an error.
-MOST_WORKERS, BETWEEN_WORKERS = 16, 0.003
+MOST_WORKERS, BETWEEN_WORKERS = 18, 0.002
 #: Relative speeds of accelerators.
-SPEEDS = tuple(2 ** (k / 4) for k in (-4, -2, -1, 0, 1, 2, 3, 4, 6, 8))
+SPEEDS = tuple(2 ** (k / 4) for k in (-4, -2, 0, 1, 2, 4, 6, 8))
 #: One step of the packed logarithms.
 UNIT = 1e-3
 
@@ -53,47 +53,39 @@ class Control:
 
 
 def controls_of(curve: Curve) -> list[Control]:
-    """The what-ifs that the model of a curve answers, choices first."""
+    """The what-ifs that the model of a curve answers."""
     model = curve.model
     if model is None:
         return []
     own = model.bandwidth if model.bandwidth is not None and math.isfinite(model.bandwidth) else None
-    link, size, scenario = own or USUAL_BANDWIDTH, curve.batch_size, model.scenario
+    link, scenario = own or USUAL_BANDWIDTH, model.scenario
     barrier = curve.synchronous and curve.parameter_servers > 0  # whose curves take longest
-    choices = [
-        Control("parameter_servers", "parameter servers", curve.parameter_servers, choices=(1, 2, 4)),
+    servers, speeds = ((), (0.5, 2.0, 4.0)) if barrier else ((1, 2, 4), SPEEDS)
+    sizes = tuple(curve.batch_size * 2**k for k in range(-2, 3)) if "accelerator_speed" not in model.changes else ()
+    found = []
+    for one in (
+        Control("parameter_servers", "parameter servers", curve.parameter_servers, choices=servers),
         Control("ranks_per_node", "ranks per node", scenario.ranks_per_node or 1, choices=(1, 2, 4, 8)),
         Control("gpus_per_node", "GPUs per node", curve.workers_per_node, choices=(1, 2, 4, 8)),
-        Control("batch_size", "batch size of a worker", size, choices=tuple(size * 2**k for k in range(-2, 3))),
+        Control("batch_size", "batch size of a worker", curve.batch_size, choices=sizes),
+        Control("accelerator_speed", "accelerator speed", 1.0, 1.0, "× profiled", choices=speeds),
+        Control("bandwidth", "bandwidth of a node's link", own, GBIT, "Gbit/s", link / 5, 50 * link),
         Control("latency", "latency of a message", scenario.latency, 1e-6, "µs", choices=(1e-5, 1e-4, 1e-3)),
-        Control(
-            "accelerator_speed",
-            "accelerator speed",
-            1.0,
-            1.0,
-            "× profiled",
-            choices=(0.5, 2.0, 4.0) if barrier else SPEEDS,
-        ),
-    ]
-    if "accelerator_speed" in model.changes:
-        choices.pop(3)  # computation is proportional to both
-    if barrier:
-        choices.pop(0)
-    found = []
-    for one in choices:
-        others = [value for value in one.choices if value != one.value and _answers(model, one.name, value)]
-        if others:
-            known = [] if one.value is None else [one.value]
-            found.append(replace(one, choices=tuple(sorted([*known, *others]))))
-    bandwidth = Control("bandwidth", "bandwidth of a node's link", own, GBIT, "Gbit/s", link / 5, 50 * link)
-    return found + [bandwidth] * _answers(model, bandwidth.name, bandwidth.most)
+    ):
+        others = [value for value in one.choices or (one.most,) if value != one.value and _answers(model, one, value)]
+        if others and one.choices:
+            own_value = () if one.value is None else (one.value,)
+            found.append(replace(one, choices=tuple(sorted({*own_value, *others}))))
+        elif others and one.most:
+            found.append(one)
+    return found
 
 
-def _answers(model: Model, name: str, value: float) -> bool:
-    if name not in model.changes:
+def _answers(model: Model, control: Control, value: float) -> bool:
+    if control.name not in model.changes or not value:
         return False
     try:
-        model.what_if(**{name: value}).throughput([1])
+        model.what_if(**{control.name: value}).throughput([1])
     except QueueModelError:
         return False
     return True

@@ -125,7 +125,7 @@ function showAnswers({ curve, at, now, slow, fast }, before) {
     ["cost", "cost", now.cost === null ? "-" : three(now.cost), ends("cost", three), than("cost", difference)],
     ["efficiency", "efficiency", percent(three(now.steps / (curve.workers[at] * curve.single))),
       `speedup ${three(now.steps / curve.single)}`, ""],
-    ["place", "longest part besides computing", spent ? spent[0] : "-", spent ? `${Math.round(100 * spent[1])} % of a step` : "",
+    ["place", "waits longest for", spent ? spent[0] : "-", spent ? `${Math.round(100 * spent[1])} % of a step` : "",
       knee === null ? "" : `N* ${three(knee)}`],
   ];
   const boxes = tiles.filter(([, , value]) => value !== "-").map(([id, name, value, more, change]) => {

@@ -112,25 +112,3 @@ def test_measured_throughputs_move_the_network_by_bayes_rule(factors):
     assert np.all((curve.bound_lower <= curve.steps_per_second) & (curve.steps_per_second <= curve.bound_upper))
     assert curve.profiled_workers == 8
     np.testing.assert_allclose(curve.measured, [(2, x[0]), (8, x[1])])
-
-
-def test_a_page_is_given_the_models_own_numbers():
-    recorded = on_network(profile([step(overlap=0.15)] * 3, bandwidth=20e6), "unknown")
-    asked = qm.fit(recorded).what_if(accelerator_speed=2.0, batch_size=64, parameter_servers=2)
-    told, curve = asked.recipe(workers=9, confidence=0.7), qm.fit(recorded).throughput([1])
-    numbers = {
-        "repulsion": 1.0, "compute": 0.5, "transferred": (2e6, 1e6), "link_seconds": [2e6 / 19e6, 1e6 / 19e6],
-        "bandwidth": 20e6, "batch_size": 32, "most_workers": 256, "confidence": 0.7, "reach": stats.norm.ppf(0.85),
-        "elsewhere": SEEN.max(), "link_efficiency": 0.95, "few_flows": None, "most_levels": 40,
-    }  # fmt: skip
-    assert {name: told[name] for name in numbers} == {name: pytest.approx(one) for name, one in numbers.items()}
-    assert told["few_flows_if_bbr"] == {"sizes": (2e6, 1e6), "buffer": 0.012, "bytes": 24 * 1448, "seconds": 0.005}
-    assert told["demands"] == pytest.approx({"fetch": 0.2, "push": 0.1, "update": 0.01, "worker": 0.35})
-    assert told["settings"] == {"parameter_servers": 2, "bandwidth": None, "accelerator_speed": 2.0, "batch_size": 64}
-    assert sorted(told["servers"]) == [1, 2, 3, 4, 5, 6, 7, 8]
-    one, two = (told["servers"][count] for count in (1, 2))
-    errors = [TOLD["profiled"], *own_error(np.arange(2, 257), curve.saturation_workers)]
-    assert (one["profiled_workers"], one["discrepancy"], two["profiled_workers"], two["error"]) == (1, None, 0, [])
-    assert one["error"] == pytest.approx(np.array(errors))
-    assert two["shards"] == pytest.approx((2**-0.8, 1 - 2**-0.8))
-    assert qm.fit(profile()).recipe(workers=300, confidence=0.9)["link_seconds"] == [None, None]
