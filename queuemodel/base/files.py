@@ -117,7 +117,7 @@ def parse_size(text: str | float) -> float:
 
 def parse_duration(text: str | float, *, likely: Sequence[str] = ("h", "min", "s")) -> float:
     """Seconds from ``"90 min"``, ``"2h"``, ``"250ms"`` or a number of seconds; ``likely``: units of one without."""
-    return _parse(text, "duration", _SECONDS, "90min or 2h", "s", likely)
+    return _parse(text, "duration", _SECONDS, "90min, 2h or 3d", "s", likely)
 
 
 parse_latency = partial(parse_duration, likely=("us", "ms"))  # of a message or a packet

@@ -287,6 +287,7 @@ GOALS = together(
     option("--dataset-size", DATASET_SIZE, "Examples per epoch, if the profile lacks them."),
     option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
     option("--price price_per_node_hour", POSITIVE, "Price per node and hour."),
+    option("--budget", POSITIVE, "Largest cost of the training; needs --price."),
     option("--min-efficiency", POSITIVE, "Least efficiency X(N) / (N X(1)), 0 to 1.", common=False),
 )  # fmt: skip
 

@@ -107,7 +107,6 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @ask.command()
 @ask.PREDICTION
 @ask.GOALS
-@ask.option("--budget", ask.POSITIVE, "Largest cost of the training; needs --price.")
 @ask.option("--min-marginal-speedup", ask.POSITIVE, "Least speedup that each worker adds, 0 to 1.",
             common=False)  # fmt: skip
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
@@ -175,7 +174,7 @@ def report_command(output: str, shown: int | None, output_format: str, **options
       queuemodel report profile.json -o report.html --epochs 90 --deadline 12h
     """
     require_writable(output, suffixes=SUFFIXES)
-    goals = ("epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
+    goals = ("epochs", "dataset_size", "deadline", "price_per_node_hour", "budget", "min_efficiency")
     goal = {name: options.pop(name) for name in goals}
     question = question_of(options)
     data, profile = question["data"], None
@@ -188,6 +187,11 @@ def report_command(output: str, shown: int | None, output_format: str, **options
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
     curve = predict(**question)
+    needed = [name for name in ("epochs", "deadline", "price_per_node_hour", "budget") if goal[name] is not None]
+    if needed and (goal["dataset_size"] or curve.dataset_size) is None:
+        raise click.UsageError(
+            "--dataset-size: times and costs need the examples per epoch, which the data lack; give it"
+        )
     curve.report(output, profile=profile, workers=shown, progress=ask.watched(), **goal)
     if output_format != "table":
         ask.show(curve, output_format)

@@ -234,8 +234,8 @@ class ThroughputCurve(Result):
         progress : bool
             Show a progress bar on standard error.
         **questions
-            Initial values: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s), ``price_per_node_hour`` and
-            ``min_efficiency``.
+            Initial values: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s), ``price_per_node_hour``,
+            ``budget`` and ``min_efficiency``.
 
         Returns
         -------

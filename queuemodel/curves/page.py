@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
 from ..base.results import counted, percent
-from .what_ifs import controls_of, grid
+from .what_ifs import grid, what_ifs_of
 
 if TYPE_CHECKING:
     from ..profile.profile import Profile, Step
@@ -35,7 +35,7 @@ def timeline(profile: Profile) -> dict[str, Any] | None:
 def _of_step(step: Step) -> dict[str, Any]:
     longest = sorted(step.operations, key=lambda one: one.start - one.end)[:MOST_SPANS]
     spans = [span for lane, kind in enumerate(LANES) for span in _lane(lane, [o for o in longest if o.kind == kind])]
-    note = "A transfer is dark from the arrival before it on its link, light since it was asked for."
+    note = "A transfer is light since its request, dark since the transfer before it on its link has arrived."
     if len(spans) < len(step.operations):
         note += f" The {MOST_SPANS} longest of {len(step.operations)} operations."
     lanes = list(LANES.values())
@@ -67,12 +67,12 @@ def _of_round(one: Round) -> dict[str, Any]:
         "lanes": ["computation", "all-reduce"],
         "places": ["worker", "network"],
         "spans": computed + reduced,
-        "note": f"As rank {one.rank} saw it: buckets are light since they were handed over, dark since they began.",
+        "note": f"As rank {one.rank} recorded it: buckets are light once ready, dark while they are reduced.",
     }
 
 
 #: Questions whose initial values a caller may set.
-QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "min_efficiency")
+QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "budget", "min_efficiency")
 
 
 def curve_data(
@@ -85,13 +85,13 @@ def curve_data(
     """Plain values of everything that the page of a curve shows; refuses questions out of range or unknown."""
     asked = _checked(questions)
     model = curve.model
-    controls = controls_of(curve) if model is not None and model.quick else []
+    offered = what_ifs_of(curve) if model is not None and model.quick else []
     job = profile.job if profile is not None else getattr(model, "job", None)
     name = (job.name if job else "") or "Training job"
     return {
         "title": f"{name}: throughput against workers",
-        "controls": [asdict(control) for control in controls],
-        "grid": grid(curve, controls, progress=progress),
+        "controls": [asdict(one) for one in offered],
+        "grid": grid(curve, offered, progress=progress),
         "confidence": curve.confidence,
         "questions": asked | {"dataset_size": asked["dataset_size"] or curve.dataset_size},
         "caption": curve.caption(),

@@ -57,7 +57,7 @@ class Plan(Result):
     curve: ThroughputCurve
     price: float | None = None  # per node and hour
     examples: float | None = None  # of the whole training
-    unmet: tuple[str, ...] = ()  # of each goal without an answer, why, and what it would need
+    remarks: tuple[str, ...] = ()  # why a goal has no answer, and what it would need; answers that end with the curve
     digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -70,21 +70,20 @@ class Plan(Result):
     def to_dict(self) -> dict[str, Any]:
         """The choices, times in seconds."""
         rows = [{k: finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
-        return {"confidence": self.curve.confidence, "choices": rows, "note": "; ".join([self.assumed, *self.unmet])}
+        return {"confidence": self.curve.confidence, "choices": rows, "note": "; ".join([self.assumed, *self.remarks])}
 
     def caption(self) -> str:
         """What is assumed, how the curve was predicted, and why a goal is not met."""
-        return "; ".join([self.assumed, self.curve.basis, *self.unmet])
+        return "; ".join([self.assumed, self.curve.basis, *self.remarks])
 
     @property
     def assumed(self) -> str:
         """What is paid for, and what the job trains."""
         servers = self.curve.parameter_servers
         paid = f"workers and {counted(servers, 'parameter server')} are paid for" if servers else "workers are paid for"
-        if self.curve.workers_per_node > 1:
-            paid += f", {self.curve.workers_per_node} workers to a node"
-        price = "" if self.price is None else f" at {self.price:.6g} per node and hour"
-        trained = "" if self.examples is None else f"{self.examples:.6g} examples to train"
+        paid += f", {counted(self.curve.workers_per_node, 'worker')} to a node"
+        price = "" if self.price is None else f", at {self.price:.6g} per node and hour"
+        trained = "" if self.examples is None else f"{self.examples:,.0f} examples to train"
         return "; ".join(filter(None, [self.curve.assumption, trained, paid + price]))
 
 
@@ -211,17 +210,22 @@ def plan(
     examples_per_second = curve.steps_per_second * curve.batch_size
     quick, few = int(np.argmax(curve.steps_per_second)), int(np.argmin(spent))
     fastest = f"{curve.workers[quick]} workers, the fastest on the curve,"
-    unmet = []
+    last = int(curve.workers[-1])
+    remarks = [
+        f"{choice.goal}: {last} workers are the most on the curve; predict more"
+        for choice in choices[len(least) :]
+        if choice.workers == last > 1
+    ]
     if deadline is not None and not (3600 * hours <= deadline).any():
         slower = f"it needs {3600 * hours[quick] / deadline:.3g} times the throughput"
-        unmet.append(f"{within} is not met: {fastest} take {hours[quick]:.3g} h; {slower}")
+        remarks.append(f"{within} is not met: {fastest} take {hours[quick]:.3g} h; {slower}")
     if budget is not None and not (spent <= budget).any():
         cheap = f"{curve.workers[few]} workers, the cheapest on the curve,"
-        unmet.append(f"a budget of {budget:.6g} is not met: {cheap} cost {spent[few]:.3g}")
+        remarks.append(f"a budget of {budget:.6g} is not met: {cheap} cost {spent[few]:.3g}")
     if throughput is not None and not (examples_per_second >= throughput).any():
         reached = f"{examples_per_second[quick]:.4g} examples/s"
-        unmet.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {reached}")
-    return Plan(tuple(choices), curve, price_per_node_hour, finite(examples), tuple(unmet))
+        remarks.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {reached}")
+    return Plan(tuple(choices), curve, price_per_node_hour, finite(examples), tuple(remarks))
 
 
 def _choose(curve: ThroughputCurve, goal: str, rule: Rule, *, open_below: bool, time: Measure, cost: Measure) -> Choice:

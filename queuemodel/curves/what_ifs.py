@@ -1,4 +1,4 @@
-"""What-ifs of a fitted model: the controls that a page and a notebook offer, and the curves that a page shows of them.
+"""What-ifs of a fitted model: those that a page and a notebook offer, and the curves of a page.
 
 A page has no model: it has the curves of all combinations of choices, and interpolates those of other bandwidths
 (report/grid.js), in logarithms.
@@ -39,7 +39,7 @@ UNIT = 1e-3
 
 
 @dataclass(frozen=True)
-class Control:
+class WhatIf:
     """A what-if that a reader changes, a field of `Scenario`: one of ``choices``, or what is between two ends."""
 
     name: str
@@ -52,27 +52,28 @@ class Control:
     choices: tuple[float, ...] = ()
 
 
-def controls_of(curve: Curve) -> list[Control]:
-    """The what-ifs that the model of a curve answers."""
-    model = curve.model
-    if model is None:
+def what_ifs_of(curve: Curve) -> list[WhatIf]:
+    """The what-ifs that the model of a curve answers; fewer, or none, of more workers on servers than take seconds."""
+    model, most = curve.model, curve.workers[-1]
+    on_servers = curve.parameter_servers > 0
+    if model is None or (on_servers and most > (64 if curve.synchronous else 256)):
         return []
     own = model.bandwidth if model.bandwidth is not None and math.isfinite(model.bandwidth) else None
     link, scenario = own or USUAL_BANDWIDTH, model.scenario
-    barrier = curve.synchronous and curve.parameter_servers > 0  # whose curves take longest
-    servers, speeds = ((), (0.5, 2.0, 4.0)) if barrier else ((1, 2, 4), SPEEDS)
+    long = on_servers and (curve.synchronous or most > 64)
+    servers, speeds = ((), (0.5, 2.0, 4.0)) if long else ((1, 2, 4), SPEEDS)
     sizes = tuple(curve.batch_size * 2**k for k in range(-2, 3)) if "accelerator_speed" not in model.changes else ()
     found = []
     for one in (
-        Control("parameter_servers", "parameter servers", curve.parameter_servers, choices=servers),
-        Control("ranks_per_node", "ranks per node", scenario.ranks_per_node or 1, choices=(1, 2, 4, 8)),
-        Control("gpus_per_node", "GPUs per node", curve.workers_per_node, choices=(1, 2, 4, 8)),
-        Control("batch_size", "batch size of a worker", curve.batch_size, choices=sizes),
-        Control("accelerator_speed", "accelerator speed", 1.0, 1.0, "× profiled", choices=speeds),
-        Control("bandwidth", "bandwidth of a node's link", own, GBIT, "Gbit/s", link / 5, 50 * link),
-        Control("latency", "latency of a message", scenario.latency, 1e-6, "µs", choices=(1e-5, 1e-4, 1e-3)),
+        WhatIf("parameter_servers", "parameter servers", curve.parameter_servers, choices=servers),
+        WhatIf("ranks_per_node", "ranks per node", scenario.ranks_per_node or 1, choices=(1, 2, 4, 8)),
+        WhatIf("gpus_per_node", "GPUs per node", curve.workers_per_node, choices=(1, 2, 4, 8)),
+        WhatIf("batch_size", "batch size of a worker", curve.batch_size, choices=sizes),
+        WhatIf("accelerator_speed", "accelerator speed", 1.0, 1.0, "× profiled", choices=speeds),
+        WhatIf("bandwidth", "bandwidth of a node's link", own, GBIT, "Gbit/s", link / 5, 50 * link),
+        WhatIf("latency", "latency of a message", scenario.latency, 1e-6, "µs", choices=(1e-5, 1e-4, 1e-3)),
     ):
-        others = [value for value in one.choices or (one.most,) if value != one.value and _answers(model, one, value)]
+        others = [value for value in one.choices or (one.most,) if value != one.value and _answers(curve, one, value)]
         if others and one.choices:
             own_value = () if one.value is None else (one.value,)
             found.append(replace(one, choices=tuple(sorted({*own_value, *others}))))
@@ -81,30 +82,31 @@ def controls_of(curve: Curve) -> list[Control]:
     return found
 
 
-def _answers(model: Model, control: Control, value: float) -> bool:
-    if control.name not in model.changes or not value:
+def _answers(curve: Curve, what_if: WhatIf, value: float) -> bool:
+    if what_if.name not in curve.model.changes or not value:
         return False
     try:
-        model.what_if(**{control.name: value}).throughput([1])
+        curve.model.what_if(**{what_if.name: value}).throughput(curve.workers[-1])
     except QueueModelError:
         return False
     return True
 
 
-def grid(curve: Curve, controls: Sequence[Control], *, progress: bool = False) -> dict[str, Any]:
+def grid(curve: Curve, what_ifs: Sequence[WhatIf], *, progress: bool = False) -> dict[str, Any]:
     """Plain values of the curves for all combinations of choices (but for those of accelerators), as cells.
 
     A cell has its curve, and lines for other accelerators and bandwidths: the logarithms of relative bandwidth
     (``knots``; one for the profiled bandwidth), and for each a row of ``rows``. This holds for each of ``workers`` the
     logarithms of throughput over the first of the cell's, and of the ends of its interval over it; the share of a step
-    at each place; and last the logarithm of the saturation point: all in steps of ``unit``.
+    at each place; and last the logarithm of the saturation point: all in steps of ``unit``, packed as differences from
+    row to row.
     """
-    speeds = next((one.choices for one in controls if one.name == "accelerator_speed"), (1.0,))
-    link = next((one for one in controls if one.name == "bandwidth"), None)
-    chosen = [one for one in controls if one.choices and one.name != "accelerator_speed"]
+    speeds = next((one.choices for one in what_ifs if one.name == "accelerator_speed"), (1.0,))
+    link = next((one for one in what_ifs if one.name == "bandwidth"), None)
+    chosen = [one for one in what_ifs if one.choices and one.name != "accelerator_speed"]
     middle = (link.value or USUAL_BANDWIDTH) if link else 1.0
     workers = _worker_knots(curve)
-    cells: list[dict[str, Any]] = []
+    cells = []
     with tqdm(desc="what-ifs", unit=" curves", disable=not progress) as bar:
         for values in itertools.product(*(dict.fromkeys([one.value, *one.choices]) for one in chosen)):
             choices = {one.name: value for one, value in zip(chosen, values, strict=True)}
@@ -112,8 +114,6 @@ def grid(curve: Curve, controls: Sequence[Control], *, progress: bool = False) -
             model = curve.model.what_if(**changes) if changes else curve.model
             exact = model.throughput(curve.workers, confidence=curve.confidence) if changes else curve
             base = math.log(exact.steps_per_second[0])
-            lines: list[dict[str, Any]] = []
-            rows: list[np.ndarray] = []
 
             def row(speed: float, log: float | None, model: Model = model, base: float = base) -> np.ndarray:
                 bandwidth = {} if log is None else {"bandwidth": middle * math.exp(log)}
@@ -121,19 +121,33 @@ def grid(curve: Curve, controls: Sequence[Control], *, progress: bool = False) -
                 bar.update()
                 return _row(other.throughput(workers, confidence=curve.confidence), base)
 
-            for speed in speeds:
-                if speed != 1.0:
-                    lines.append({"speed": speed, "knots": [], "start": len(rows)})
-                    rows.append(row(speed, None))
-                if link:
-                    ends = math.log(link.least / middle), math.log(link.most / middle)
-                    found = _refined(partial(row, speed), *ends, count=3 * len(workers))
-                    lines.append({"speed": speed, "knots": list(found), "start": len(rows)})
-                    rows += found.values()
-            cells.append(
-                {"choices": choices, "curve": shown(exact), "base": base, "lines": lines, "rows": _packed(rows)}
-            )
+            lines = _lines(row, 3 * len(workers), speeds, link, middle)
+            cells.append({"choices": choices, "curve": shown(exact), "base": base} | lines)
     return {"workers": workers, "unit": UNIT, "bandwidth": middle, "cells": cells}
+
+
+def _lines(
+    row: Callable[[float, float | None], np.ndarray],
+    count: int,
+    speeds: Sequence[float],
+    link: WhatIf | None,
+    middle: float,
+) -> dict[str, Any]:
+    """Lines at speeds of accelerators, and their rows, which begin with ``count`` logarithms of throughput."""
+    lines: list[dict[str, Any]] = []
+    rows: list[np.ndarray] = []
+    for speed in speeds:
+        if speed != 1.0:
+            lines.append({"speed": speed, "knots": [], "start": len(rows)})
+            rows.append(row(speed, None))
+        if link:
+            ends = math.log(link.least / middle), math.log(link.most / middle)
+            found = _refined(partial(row, speed), *ends, count=count)
+            lines.append({"speed": speed, "knots": list(found), "start": len(rows)})
+            rows += found.values()
+    whole = np.clip(np.rint(np.array(rows).T / UNIT), -32767, 32767).astype("<i2")
+    packed = zlib.compress(np.diff(whole, axis=1, prepend=whole.dtype.type(0)).tobytes(), 9)
+    return {"lines": lines, "rows": base64.b64encode(packed).decode()}
 
 
 def _row(curve: Curve, base: float) -> np.ndarray:
@@ -142,13 +156,8 @@ def _row(curve: Curve, base: float) -> np.ndarray:
     return np.concatenate([*logs, _shares(curve)[1].ravel(), [math.log(knee)]])
 
 
-def _packed(rows: Sequence[np.ndarray]) -> str:
-    whole = np.clip(np.rint(np.array(rows) / UNIT), -32767, 32767).astype("<i2")
-    return base64.b64encode(zlib.compress(whole.tobytes(), 9)).decode()
-
-
 def _refined(row: Callable[[float], np.ndarray], low: float, high: float, *, count: int) -> dict[float, np.ndarray]:
-    """Rows at increasing knots, halved where one of the first ``count`` is not what interpolation gives."""
+    """Rows at increasing knots, halved where interpolation gives another one of the first ``count``."""
     found = {x: row(x) for x in np.linspace(low - 0.01, high, FIRST).tolist()}  # none is the profiled bandwidth
     wide = list(itertools.pairwise(found))
     while wide:

@@ -14,7 +14,7 @@ from ..base.errors import ModelError
 from ..base.estimates import Parameter
 from ..base.files import constants
 from ..base.results import counted, percent
-from ..profile.bandwidth import contradiction, transfer_time
+from ..profile.bandwidth import contradiction, hardly_used, transfer_time
 from ..profile.job import Job
 from ..profile.scenario import of_group
 from ..transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
@@ -364,13 +364,12 @@ class AllReduceModel(Model):
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
             notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as assumed of others")
-        if wrong := contradiction(self.fitted.bandwidth, self.fitted.nominal):
-            notes.append(wrong)
+        notes += [check(self.fitted.bandwidth, self.fitted.nominal) for check in (contradiction, hardly_used)]
         if self.fitted.ranks == 0:
             notes.append("no round was recorded: computation and links are those of steps on parameter servers")
         elif self.scenario.oversubscription is None:
             notes.append(f"{self.fitted.ranks} nodes do not identify oversubscription of the network's core")
-        return "; ".join(notes)
+        return "; ".join(filter(None, notes))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -12,7 +12,7 @@ from ..base.checks import extra, require_count
 from ..base.drawing import svg_image
 from ..base.errors import QueueModelError, QueueModelWarning
 from ..curves.figures import plot_comparison
-from ..curves.what_ifs import controls_of
+from ..curves.what_ifs import what_ifs_of
 
 
 class Explorer:
@@ -22,7 +22,7 @@ class Explorer:
         widgets = extra("ipywidgets", "notebook", what="explore")
         most = require_count(workers, "explore: workers")
         self.controls = {"workers": widgets.IntSlider(most, 1, max(128, most), description="workers")}
-        for one in controls_of(model.throughput(np.unique([1, most]))):
+        for one in what_ifs_of(model.throughput(np.unique([1, most]))):
             values = one.choices or sorted({*np.geomspace(one.least, one.most, 41), *filter(None, [one.value])})
             options: list[tuple[str, Any]] = [(f"{value / one.factor:.3g} {one.unit}", value) for value in values]
             start: Any = "as profiled" if one.value is None else one.value

@@ -15,6 +15,7 @@ from .profile import Profile
 _NUMBERS = constants(__package__)["bandwidth"]
 LINK_EFFICIENCY: float = _NUMBERS["link_efficiency"]
 FASTER: float = _NUMBERS["faster"]
+SLOWER: float = _NUMBERS["slower"]
 FILLED, SILENCE, LEAST_STEPS = (_NUMBERS[name] for name in ("filled", "silence", "least_steps"))
 #: The note on links that one connection does not fill.
 UNFILLED = (
@@ -65,6 +66,14 @@ def contradiction(rate: float, nominal: float | None) -> str:
         return ""
     seen, link = readable_rate(rate), readable_rate(nominal)
     return f"transfers at {seen} were faster than links of {link}: is the bandwidth right?"
+
+
+def hardly_used(rate: float, nominal: float | None) -> str:
+    """A warning of collectives (bytes per second) that used little of their links; empty for none."""
+    if nominal is None or math.isinf(nominal) or rate >= SLOWER * nominal:
+        return ""
+    seen, link = readable_rate(rate), readable_rate(nominal)
+    return f"collectives at {seen} used little of links of {link}: is the bandwidth right?"
 
 
 def transfer_time(seconds: Seconds, size: float, *, nominal: float | None, bandwidth: float) -> Seconds:

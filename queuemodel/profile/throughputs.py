@@ -16,6 +16,8 @@ from ..base.results import counted
 from .job import Throughput
 from .profile import Profile
 
+#: Said where a table has no workers.
+OTHER = {"workers": "or nodes, gpus, batch_size and step_time, for nodes of several GPUs"}
 _NUMBERS = constants(__package__)["throughputs"]
 STEP_ERROR, LEAST_GROWTH = _NUMBERS["step_error"], _NUMBERS["least_growth"]
 #: Steps of all workers per second from the value of each column that may hold a row's speed, and the workers. In
@@ -48,7 +50,7 @@ def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
     DataError
         One line that names the file, the line, the column and the value.
     """
-    rows = read_rows(path, required=("workers",), optional=OPTIONAL, what="measurements", meanings=MEANINGS)
+    rows = read_rows(path, required=("workers",), optional=OPTIONAL, what="measurements", meanings=MEANINGS | OTHER)
     return [_throughput(row) for row in rows]
 
 

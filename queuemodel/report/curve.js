@@ -19,6 +19,7 @@ const specs = [
   mayBe("dataset_size", "examples per epoch", 1, 1e9, 1e15, { whole: true, placeholder: "unknown" }),
   mayBe("deadline", "deadline", 0.01, 1000, 1e5, { unit: "h", factor: 3600 }),
   PRICE,
+  mayBe("budget", "budget", 1, 1e5, 1e12),
   mayBe("min_efficiency", "least efficiency", 0.01, 1, 1),
 ];
 start.workers ??= recommended(planWorkers(cells[0].curve, start))?.workers ?? counts[Math.min(3, counts.length - 1)];
@@ -53,7 +54,7 @@ function refresh() {
   places.scenario.replaceChildren(`${counted(settings.workers, "worker")}; ${scenario}.`);
   showRecommendation(told);
   showAnswers(told, changed ? before : null);
-  showThroughput(told.curve, changed ? before.curve : null, scenario);
+  showThroughput(told.curve, changed ? before.curve : null, scenario, kept ? "kept scenario" : "as predicted");
   showScenarios(kept ? answer(kept) : answer(start), told);
   showStep(told.curve, told.at);
   showPlan(told.plan);
@@ -77,7 +78,7 @@ function changes(settings, from) {
 
 /** The first of these goals that has an answer. */
 function recommended(plan) {
-  const goals = ["cheapest within", "cheapest", "smallest within", "efficiency"];
+  const goals = ["cheapest within", "fastest within", "cheapest", "smallest within", "efficiency"];
   return goals.map((goal) => plan.find((one) => one.goal.startsWith(goal) && one.workers)).find(Boolean);
 }
 
@@ -99,12 +100,17 @@ function showRecommendation({ curve, plan }) {
     : `finish${one} in ${duration(best.time, three)}`;
   const cost = best.cost === null ? "" : ` and cost${one && "s"} ${three(best.cost)}`;
   const gain = Math.round(100 * (X[quick] / X[at] - 1));
+  const faster = gain > 100 ? `${three(1 + gain / 100)} times as fast` : `${gain} % faster`;
   const dearer = Math.round(100 * ((curve.nodes[quick] / curve.nodes[at]) * (X[at] / X[quick]) - 1));
   const price = best.cost === null ? "" : ` and cost ${Math.abs(dearer)} % ${dearer < 0 ? "less" : "more"}`;
   const more = gain > 0
-    ? `${counted(curve.workers[quick], "worker")}, the fastest on the curve, are ${gain} % faster${price}.`
+    ? `${counted(curve.workers[quick], "worker")}, the fastest on the curve, are ${faster}${price}.`
     : "No other number of workers is faster.";
-  const lead = `${counted(best.workers, "worker")} ${does}${cost} (${best.goal}). ${more}`;
+  const late = plan.some(({ goal, workers }) => goal.startsWith("smallest") && !workers);
+  const unmet = late ? "No number of workers on the curve meets the deadline. " : "";
+  const [low, high] = [best.workers_low ?? "?", best.workers_high ?? "?"];
+  const interval = `${best.goal}; ${percent(data.confidence)} interval ${low} to ${high} workers`;
+  const lead = `${unmet}${counted(best.workers, "worker")} ${does}${cost} (${interval}). ${more}`;
   places.recommendation.replaceChildren(h("p", { class: "lead" }, lead));
 }
 
@@ -175,7 +181,8 @@ function showPlan(plan) {
     cost: within(one.cost, one.cost_low, one.cost_high, money),
   }));
   const missing = settings.dataset_size === null ? "Times and costs need the examples per epoch: set them above. " : "";
-  const words = `${missing}The price is of each node, parameter servers included.`;
+  const paid = cells[0].curve.nodes.some((nodes, i) => nodes > counts[i]) ? ", parameter servers included" : "";
+  const words = `${missing}The price is of each node${paid}.`;
   const shown = rows.length ? table("Choices of workers", rows) : h("p", {}, "No goal is set.");
   places.plan.replaceChildren(h("p", {}, words), shown);
 }

@@ -10,7 +10,7 @@ function curveMarks({ workers: x, steps_per_second: y, lower: low, upper: high }
 
 let highest = 0; // of the axis, which stays while a slider moves
 
-function showThroughput(curve, before, scenario) {
+function showThroughput(curve, before, scenario, name) {
   const { workers: N, steps_per_second: X, bound_upper, saturation_workers: knee } = curve;
   const last = Math.max(N.at(-1), curve.profiled_workers);
   const [x, y] = [0, 1].map((i) => curve.measured.map((point) => point[i]));
@@ -22,7 +22,7 @@ function showThroughput(curve, before, scenario) {
     marks.push({ kind: "line", x: N, y: bound_upper, class: "bound", label: "upper bound" });
   }
   if (before) {
-    marks.push({ kind: "line", x: before.workers, y: before.steps_per_second, class: "other", label: "before the change" });
+    marks.push({ kind: "line", x: before.workers, y: before.steps_per_second, class: "other", label: name });
   }
   marks.push(...curveMarks(curve));
   marks.push({ kind: "vertical", x: settings.workers, class: "chosen", label: counted(settings.workers, "worker") });
@@ -30,7 +30,7 @@ function showThroughput(curve, before, scenario) {
     marks.push({ kind: "vertical", x: knee, class: "knee", text: `saturation point N* ${three(knee)}` });
   }
   if (x.length) marks.push({ kind: "dots", x, y, class: "measured", label: "measured" });
-  const was = (i) => (before ? `; before ${three(before.steps_per_second[i])}` : "");
+  const was = (i) => (before ? `; ${name} ${three(before.steps_per_second[i])}` : "");
   const ends = `${readable(X[0])} steps/s with ${N[0]}, ${readable(X.at(-1))} with ${N.at(-1)}`;
   const chart = {
     title: `Throughput against workers, ${scenario}: ${ends}; the numbers are in the table below`,
@@ -90,7 +90,7 @@ function showStep(curve, at) {
   figure(places.step, chart, "Seconds of a step by number of workers; waiting for a place counts as time there", rows);
 }
 
-/** One recorded step or round: each span is dark since it began, and light since it was asked for. */
+/** One recorded step or round: each span is dark since it began, and light since its request. */
 function showTimeline(place) {
   const { what, seconds, lanes, places: colors, spans } = data.timeline;
   const marks = lanes.flatMap((label, lane) => {

@@ -10,7 +10,9 @@ async function unpack() {
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     const values = new Int16Array(await new Response(stream).arrayBuffer());
     const width = (3 + cell.curve.places.length) * knots.length + 1;
-    cell.row = (k) => Array.from(values.subarray(k * width, (k + 1) * width), (value) => value * unit);
+    const count = values.length / width; // rows, of which each column holds the differences
+    for (let i = 0; i < values.length; i += 1) if (i % count) values[i] += values[i - 1];
+    cell.row = (k) => Array.from({ length: width }, (_, j) => values[j * count + k] * unit);
   }
 }
 

@@ -80,14 +80,10 @@ function footer() {
   return h("footer", {}, `queuemodel ${data.version}. ${told}`);
 }
 
-/** What opens on demand, and on paper. */
+/** What opens on demand. */
 function folded(title, ...children) {
   return h("details", {}, h("summary", {}, title), ...children);
 }
-
-window.addEventListener("beforeprint", () => {
-  for (const one of document.querySelectorAll("details")) one.open = true;
-});
 
 /**
  * A labelled slider and a number field for one setting.

@@ -1,6 +1,6 @@
 // How many workers to pay for, as queuemodel.curves.plan answers; null where a number is not known.
 
-/** Questions and answers; `asked` has epochs, dataset_size, deadline (s), price_per_node_hour and min_efficiency. */
+/** Questions and answers; `asked` has epochs, dataset_size, deadline (s), price_per_node_hour, budget, min_efficiency. */
 function planWorkers(curve, asked) {
   const examples = asked.epochs === null || asked.dataset_size === null ? NaN : asked.epochs * asked.dataset_size;
   const price = asked.price_per_node_hour === null ? NaN : asked.price_per_node_hour;
@@ -18,6 +18,10 @@ function planWorkers(curve, asked) {
       const rule = (X) => least(cost(X).map((money, i) => (inTime(X)[i] ? money : Infinity)));
       questions.push({ goal: `cheapest ${within}`, rule });
     }
+  }
+  if (asked.budget !== null && !Number.isNaN(examples * price)) {
+    const rule = (X) => least(time(X).map((seconds, i) => (cost(X)[i] <= asked.budget ? seconds : Infinity)));
+    questions.push({ goal: `fastest within a budget of ${Number(asked.budget.toPrecision(6))}`, rule, openBelow: true });
   }
   if (asked.min_efficiency !== null) {
     const most = (i) => Math.max(curve.bound_upper[i] ?? Infinity, curve.steps_per_second[i]);

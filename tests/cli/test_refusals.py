@@ -63,7 +63,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
     ("typed", "message"),
     [
         (f"{PLAN} --wealth 100", "no such option '--wealth'; see "),
-        (f"{PLAN} --budget 100", "give epochs and price_per_node_hour too"),
+        (f"{PLAN} --budget 100", "give epochs and --price too"),
         (f"{PREDICT} --strategy hogwild", "k-batch-async, all-reduce\n"),
         ("simulate alexnet-60.json", "--workers"), ("report alexnet-60.json", "--output"), (SCHEDULE[:-9], "--policy"),
         ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),

@@ -90,7 +90,7 @@ def test_a_goal_that_is_not_met_says_what_it_would_need():
     assert "within 12 h is not met: 6 workers, the fastest on the curve, take 24.4 h; it needs 2.03 times" in said
     assert "a budget of 50 is not met: 3 workers, the cheapest on the curve, cost 138" in said
     assert "82 examples/s are not reached: 6 workers, the fastest on the curve, process 41" in said
-    assert not qm.plan(SATURATING, epochs=1, deadline=12 * 3600).unmet
+    assert not qm.plan(SATURATING, epochs=1, deadline=12 * 3600).remarks
 
 
 def test_rows_and_json():

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from matplotlib import pyplot as plt
 
 import queuemodel as qm
 from queuemodel import cli, curves
-from queuemodel.profile.scenario import FIELDS
 
 ROOT = Path(__file__).parent.parent.parent
 BANNED = re.compile(
@@ -35,7 +35,7 @@ def figures():
 
 def user_texts(figures):
     """Texts of help, fits and figures."""
-    yield from (field.metadata["help"] for field in FIELDS.values())
+    yield from (field.metadata["help"] for field in fields(qm.Scenario))
     for name, (module, short) in cli.COMMANDS.items():
         command = getattr(importlib.import_module(f"queuemodel.cli.{module}"), name.replace("-", "_") + "_command")
         yield from (short, command.help, *(getattr(one, "help", None) or "" for one in command.params))
