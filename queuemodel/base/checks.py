@@ -88,12 +88,19 @@ def require_share(
     return number
 
 
-def require_choice(value: T, what: str, choices: Iterable[T], *, error: type[QueueModelError] = ModelError) -> T:
-    """The value if it is one of ``choices``, or raise an ``error`` that lists them."""
+def require_choice(
+    value: T,
+    what: str,
+    choices: Iterable[T],
+    *,
+    error: type[QueueModelError] = ModelError,
+    called: Mapping[str, str] | None = None,
+) -> T:
+    """The value if it is one of ``choices``, or raise an ``error`` that lists them; ``called``: synonyms."""
     known = list(choices)
     if not any(type(value) is type(one) and value == one for one in known):
         listed = ", ".join(map(str, known))
-        raise error(f"{what} must be one of {listed}, got {_shown(value)}{nearest(value, known)}")
+        raise error(f"{what} must be one of {listed}, got {_shown(value)}{nearest(value, known, called=called)}")
     return value
 
 

@@ -145,6 +145,8 @@ def _lines(
             found = _refined(partial(row, speed), *ends, count=count)
             lines.append({"speed": speed, "knots": list(found), "start": len(rows)})
             rows += found.values()
+    if not rows:
+        return {"lines": [], "rows": ""}
     whole = np.clip(np.rint(np.array(rows).T / UNIT), -32767, 32767).astype("<i2")
     packed = zlib.compress(np.diff(whole, axis=1, prepend=whole.dtype.type(0)).tobytes(), 9)
     return {"lines": lines, "rows": base64.b64encode(packed).decode()}

@@ -42,7 +42,7 @@ Data = Profile | Sequence[Throughput] | Sequence[PlacedStep]
 METHODS = ("auto", "mva", "trace")
 UNTRACED = "needs a profile with recorded operations; import one from traces"
 #: What is assumed of throughputs alone where no strategy is given.
-ASSUMED = "assuming asynchronous parameter servers; data-parallel jobs need strategy all-reduce"
+ASSUMED = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
 #: What may be known of throughputs alone besides, by way of training.
 KNOWN: dict[str, tuple[str, ...]] = {
     "async-ps": ("batch_size", "parameter_bytes"),

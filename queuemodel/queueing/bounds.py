@@ -111,7 +111,12 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
         raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
     if network.classes:
         raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
-    low = lower(network, int(N.max()))
+    return _bounds(network, N, kind)
+
+
+def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
+    """At any populations from 1, whole or not."""
+    low = lower(network, math.ceil(N.max()))
     Z = float(low.think[0])
     if kind == "asymptotic":
         upper = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
@@ -277,17 +282,18 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     """Draw throughput against population between its bounds; one point where the solver keeps no curve."""
     ax = ax or new_axes()
     network, X = solution.network, solution.throughputs
-    N = np.arange(1, solution.population + 1)
-    loose = bounds(network, N)
+    knee = saturation_population(network)
+    N = np.union1d(np.linspace(1, solution.population, 200), min(max(knee, 1), solution.population))
+    loose = _bounds(network, N, "asymptotic")
     ax.plot(solution.populations, X, color=MODEL, zorder=3, label="predicted", **dots(len(X)))
     bound_lines(ax, N, loose.upper, loose.lower)
     low = lower(network)
     if not (low.why_not_plain() or low.why_not_product_form()):
-        tight = bounds(network, N, kind="balanced-job")
-        ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="tighter bounds")
+        tight = _bounds(network, N, "balanced-job")
+        ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
     ax.set(xlabel="population (customers)", ylabel="throughput (cycles/s)")
-    ax.set(ylim=(0, 1.15 * float(X.max())), xlim=(0, 1.02 * solution.population + 0.5))
-    mark_saturation(ax, saturation_population(network), solution.bottleneck)
+    ax.set(ylim=(0, 1.15 * float(max(X.max(), loose.upper.max()))), xlim=(0, 1.02 * solution.population + 0.5))
+    mark_saturation(ax, knee, solution.bottleneck)
     whole_numbers(ax)
     finish_axes(ax)
     return ax

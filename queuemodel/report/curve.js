@@ -107,7 +107,8 @@ function showRecommendation({ curve, plan }) {
     ? `${counted(curve.workers[quick], "worker")}, the fastest on the curve, are ${faster}${price}.`
     : "No other number of workers is faster.";
   const late = plan.some(({ goal, workers }) => goal.startsWith("smallest") && !workers);
-  const unmet = late ? "No number of workers on the curve meets the deadline. " : "";
+  const least = settings.epochs * settings.dataset_size / (X[quick] * curve.batch_size);
+  const unmet = late ? `The deadline is not met: ${counted(curve.workers[quick], "worker")} take ${hours(least)}. ` : "";
   const [low, high] = [best.workers_low ?? "?", best.workers_high ?? "?"];
   const interval = `${best.goal}; ${percent(data.confidence)} interval ${low} to ${high} workers`;
   const lead = `${unmet}${counted(best.workers, "worker")} ${does}${cost} (${interval}). ${more}`;

@@ -64,7 +64,14 @@ def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path)
 
 
 def test_a_page_holds_the_questions_that_it_was_asked(curve):
-    asked = {"epochs": 2.5, "deadline": 900.0, "price_per_node_hour": 0.4, "min_efficiency": 0.65, "dataset_size": 7000}
+    asked = {
+        "epochs": 2.5,
+        "deadline": 900.0,
+        "price_per_node_hour": 0.4,
+        "budget": 90.0,
+        "min_efficiency": 0.65,
+        "dataset_size": 7000,
+    }
     for left_out in (None, *asked):
         given = {name: value for name, value in asked.items() if name != left_out}
         found = held(curve.report(workers=5, **given))["questions"]
