@@ -86,7 +86,7 @@ def test_the_page_has_pythons_curves_within_one_percent(browser, folder, name):
 def test_the_plan_is_pythons(browser, whole):
     path, curve = whole
     browser.open(path)
-    asked = {**QUESTIONS, "dataset_size": 50_000, "min_efficiency": 0.4}
+    asked = {**QUESTIONS, "dataset_size": 50_000, "budget": 300.0, "min_efficiency": 0.4}
     shown = browser.run("return planWorkers(curveOf(start), arguments[0])", asked)
     for one, choice in zip(shown, qm.plan(curve, **asked).choices, strict=True):
         assert (one["workers"], one["workers_low"], one["workers_high"]) == (
