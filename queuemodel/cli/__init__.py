@@ -22,7 +22,7 @@ COMMANDS = {
     "examples": ("profile", "List the packaged examples, or copy them into a folder."),
     "fit": ("predict", "Fit a profile, and show its parameters."),
     "import-trace": ("profile", "Make a profile of recorded traces."),
-    "next-measurement": ("predict", "Recommend how many workers to measure next."),
+    "next-measurement": ("predict", "Recommend the workers to measure next (parameter servers)."),
     "plan": ("predict", "Choose the number of workers for a deadline or a price."),
     "predict": ("predict", "Predict throughput against the number of workers."),
     "profile": ("profile", "Profile a job of yours on two nodes."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import fields
@@ -256,6 +257,7 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
     """
     backend, usual, count = DEMOS[framework]
     folder = Path(output)
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -263,7 +265,12 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
     recorded, picture = folder / "profile.json", folder / "throughput.png"
     require_writable(recorded)
     require_writable(picture)
-    profile = recorded_live(backend(model or usual, steps=steps or count), output=recorded)
+    try:
+        profile = recorded_live(backend(model or usual, steps=steps or count), output=recorded)
+    finally:
+        if new:
+            with contextlib.suppress(OSError):  # with files in it, it stays
+                folder.rmdir()
     assert profile is not None  # all ranks are here
     curve = predict(profile, workers=range(1, 33), progress=ask.watched())
     save_figure(curve.plot(), picture)
