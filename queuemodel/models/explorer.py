@@ -20,17 +20,17 @@ class Explorer:
 
     def __init__(self, model: Any, *, workers: int) -> None:
         widgets = extra("ipywidgets", "notebook", what="explore")
+        self._notebook = extra("IPython.display", "notebook", what="explore")
         most = require_count(workers, "explore: workers")
         self.controls = {"workers": widgets.IntSlider(most, 1, max(128, most), description="workers")}
         for one in what_ifs_of(model.throughput(np.unique([1, most]))):
             values = one.choices or sorted({*np.geomspace(one.least, one.most, 41), *filter(None, [one.value])})
-            options: list[tuple[str, Any]] = [(f"{value / one.factor:.3g} {one.unit}", value) for value in values]
             start: Any = "as profiled" if one.value is None else one.value
-            options = [*[(start, start)][: one.value is None], *options]
+            first = [(start, start)] if one.value is None else []
+            options = first + [(f"{value / one.factor:.3g} {one.unit}", value) for value in values]
             self.controls[one.name] = widgets.SelectionSlider(options=options, value=start, description=one.label)
         self._start = {name: control.value for name, control in self.controls.items()}
-        self._given, self._handle = model, None
-        self._box = widgets.VBox(list(self.controls.values()))
+        self._given, self._handle, self._box = model, None, widgets.VBox(list(self.controls.values()))
         for control in self.controls.values():
             control.style.description_width, control.layout.width = "14em", "34em"
             control.observe(self._predict, "value")
@@ -38,12 +38,10 @@ class Explorer:
 
     def _predict(self, _: object = None) -> None:
         changes = {name: one.value for name, one in self.controls.items() if one.value != self._start[name]}
-        counts = range(1, self.controls["workers"].value + 1)
-        changes.pop("workers", None)
+        counts = range(1, 1 + (changes.pop("workers", None) or self.controls["workers"].value))
         self.message = ", ".join(f"{name}={value:.4g}" for name, value in changes.items()) or "as given"
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", QueueModelWarning)  # the curve's caption has it
+            with warnings.catch_warnings(action="ignore", category=QueueModelWarning):  # the caption has it
                 curve = self._given.what_if(**changes).throughput(counts)
                 before = {"as given": self._given.throughput(counts)} if changes else {}
             self.curve, self._curves = curve, before | {self.message: curve}
@@ -53,13 +51,11 @@ class Explorer:
             self._handle.update(self._shown())
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        display(self._box)
-        self._handle = display(self._shown(), display_id=True)
+        self._notebook.display(self._box)
+        self._handle = self._notebook.display(self._shown(), display_id=True)
 
     def _shown(self) -> Any:
-        from IPython.display import HTML
-
         draw = self.curve.plot if len(self._curves) == 1 else lambda: plot_comparison(self._curves)
-        return HTML(f"<p>{escape(self.message)}</p>{svg_image(draw)}<p>{escape(self.curve.caption())}</p>")
+        return self._notebook.HTML(
+            f"<p>{escape(self.message)}</p>{svg_image(draw)}<p>{escape(self.curve.caption())}</p>"
+        )

@@ -45,19 +45,22 @@ function answer(settings) {
 function refresh() {
   const nearest = (best, n) => (Math.abs(n - settings.workers) < Math.abs(best - settings.workers) ? n : best);
   settings.workers = counts.reduce(nearest);
-  const told = answer(settings);
-  const before = answer({ ...(kept || start), workers: settings.workers });
-  const changed = told.curve !== before.curve;
+  const other = kept || start;
+  const differ = (names) => names.some((name) => settings[name] !== other[name]);
+  const present = answer(settings);
+  const before = answer({ ...other, workers: settings.workers });
+  const machines = differ(Object.keys(asPredicted));
+  const changed = differ(Object.keys(settings).filter((name) => name !== "workers"));
   showControls();
   table.marked = settings.workers;
   const scenario = changes(settings, start).join(", ") || "as predicted";
   places.scenario.replaceChildren(`${counted(settings.workers, "worker")}; ${scenario}.`);
-  showRecommendation(told);
-  showAnswers(told, changed ? before : null);
-  showThroughput(told.curve, changed ? before.curve : null, scenario, kept ? "kept scenario" : "as predicted");
-  showScenarios(kept ? answer(kept) : answer(start), told);
-  showStep(told.curve, told.at);
-  showPlan(told.plan);
+  showRecommendation(present);
+  showAnswers(present, changed ? before : null);
+  showThroughput(present.curve, machines ? before.curve : null, scenario, kept ? "kept scenario" : "as predicted");
+  showScenarios(kept || differ(Object.keys(settings)) ? answer(other) : null, present);
+  showStep(present.curve);
+  showPlan(present.plan);
   if (data.timeline) showTimeline(places.timeline);
 }
 
@@ -66,14 +69,14 @@ const hours = (value) => duration(value, three);
 const money = (value) => (value === null ? "-" : three(value));
 
 /** Value of a control as people read it. */
-function said(spec, value) {
+function worded(spec, value) {
   return value === null ? spec.placeholder : `${three(value / (spec.factor || 1))} ${spec.unit || ""}`.trim();
 }
 
 /** What of the machines differs. */
 function changes(settings, from) {
   const machines = specs.filter(({ name }) => name in asPredicted && settings[name] !== from[name]);
-  return machines.map((spec) => `${spec.label} ${said(spec, settings[spec.name])}`);
+  return machines.map((spec) => `${spec.label} ${worded(spec, settings[spec.name])}`);
 }
 
 /** The first of these goals that has an answer. */
@@ -145,8 +148,8 @@ function showAnswers({ curve, at, now, slow, fast }, before) {
 
 /** The kept scenario and the present one side by side. */
 function showScenarios(first, second) {
-  if (!kept && first.curve === second.curve) {
-    const words = "Change a machine above, or keep the present scenario, to see two side by side.";
+  if (!first) {
+    const words = "Change a setting, or keep the present scenario, to see two side by side.";
     places.scenarios.replaceChildren(h("p", {}, words));
     return;
   }

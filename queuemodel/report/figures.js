@@ -69,7 +69,7 @@ function layers(curve) {
   return { step, found: found.filter(({ seconds }) => Math.max(...seconds) > 0.002 * Math.max(...step)) };
 }
 
-function showStep(curve, at) {
+function showStep(curve) {
   const { step, found } = layers(curve);
   const { places: colors, colors: others } = data.look;
   const chart = {
