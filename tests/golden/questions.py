@@ -296,8 +296,12 @@ def curve(name: str) -> qm.ThroughputCurve:
 
 
 def page(name: str) -> Any:
+    """Apart from the rows and their knots, which tests hold against Python: their last digit is the processor's."""
     text = curve(name).report(profile=profile(name))
-    return digest(re.findall('id="data">(.*?)</script>', text, re.DOTALL)[0])
+    data = json.loads(re.findall('id="data">(.*?)</script>', text, re.DOTALL)[0])
+    for cell in data["grid"]["cells"]:
+        del cell["rows"], cell["lines"]
+    return digest(json.dumps(data))
 
 
 GOALS: dict[str, list[Any]] = {
