@@ -343,6 +343,8 @@ class GrowthModel(Model):
             notes.append("rounds with sparse gradients grow much more: specify sparse_gradients")
             if self.strategy == "all-reduce" and not self.ranks_per_node:
                 notes.append("for nodes of several ranks, specify ranks_per_node")
+        if self.ranks_per_node and self.posterior.largest <= self.ranks_per_node:
+            notes.append("no measurement crosses the network between nodes; measure two nodes")
         if self.job.parameter_bytes:
             notes.append("the parameters' bytes are not used: they do not determine where rounds stop growing")
         return "; ".join(filter(None, notes))

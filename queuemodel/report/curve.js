@@ -204,6 +204,10 @@ function recorded() {
 
 function layOut() {
   const keep = h("button", { type: "button", click: () => { kept = { ...settings }; refresh(); } }, "Keep to compare");
+  const follow = h("button", {
+    type: "button",
+    click: () => set({ workers: recommended(planWorkers(curveOf(settings), settings))?.workers ?? settings.workers }),
+  }, "Recommended workers");
   const back = h("button", { type: "button", click: () => { kept = null; set(start); } }, "As predicted");
   const machines = data.controls.length
     ? "Machines other than those predicted are interpolated between curves that Python computed, within about 1 %."
@@ -212,7 +216,7 @@ function layOut() {
     header(places.recommendation),
     section("Throughput", places.scenario, places.throughput),
     section("Answers", places.answers),
-    h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...Object.values(controls), keep, back),
+    h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...Object.values(controls), follow, keep, back),
     section("Two scenarios", places.scenarios),
     section("Where a step's time goes", places.step),
     section("The plan", places.plan),
