@@ -27,17 +27,18 @@ from . import options as ask
 @ask.one_of("--problem", KINDS, "Convex or neural problem to train instead of the job.")
 @ask.option("--convergence", ask.FILE,
             "CSV with batch_size,examples: measured examples to the target, one row per seed.")  # fmt: skip
-@ask.option("--target-loss", ask.POSITIVE, show_default="98 % of the way to the minimum")
-@ask.option("--steps", ask.COUNT, "Per worker on --problem, at most.  [default: 1000]")
-@ask.option("--seeds", ask.COUNT, "Runs per strategy on --problem.  [default: 8]")
+@ask.option("--target-loss", ask.POSITIVE, show_default="98 % of the way to the minimum", common=False)
+@ask.option("--steps", ask.COUNT, "Per worker on --problem, at most.  [default: 1000]", common=False)
+@ask.option("--seeds", ask.COUNT, "Runs per strategy on --problem.  [default: 8]", common=False)
 @ask.MACHINES
 @ask.ROUNDS
 @ask.option("--deadline", ask.DURATION, "Longest time to the target, like 90min.")
-@ask.option("--chance", ask.INNER_SHARE, "Probability of meeting the deadline.  [default: 0.5]")
+@ask.option("--chance", ask.INNER_SHARE, "Probability of meeting the deadline.  [default: 0.5]", common=False)
 @ask.option("--price price_per_node_hour", ask.POSITIVE, "Price per node and hour.")
 @ask.option("--plot", ask.FILE, "Loss against time, or time against workers (.png, .svg, .pdf).")
-@ask.option("--confidence", ask.INNER_SHARE, "Probability of the intervals.", default=0.9, show_default=True)
-@ask.option("--seed", ask.SEED, "Of the first run on --problem.  [default: 0]")
+@ask.option("--confidence", ask.INNER_SHARE, "Probability of the intervals.", default=0.9, show_default=True,
+            common=False)  # fmt: skip
+@ask.option("--seed", ask.SEED, "Of the first run on --problem.  [default: 0]", common=False)
 @ask.format_option
 @ask.option("--report", ask.FILE, "Write an HTML report (.html).")
 def compare_command(

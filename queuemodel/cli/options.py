@@ -265,7 +265,7 @@ METHOD = one_of(
 MEASUREMENTS = together(
     option("--throughputs", FILE, "Further measurements: a CSV, or a profile of several workers; may be repeated.",
            multiple=True, common=False),
-    option("--measured", RUNS, "A further measurement, like 4=1.74; may be repeated.", multiple=True),
+    option("--measured", RUNS, "A further measurement, like 4=1.74; may be repeated.", multiple=True, common=False),
 )  # fmt: skip
 
 INTERVALS = together(
@@ -284,7 +284,7 @@ PREDICTION = together(
 #: What a number of workers is chosen for.
 GOALS = together(
     option("--epochs", POSITIVE, "Passes over the data set."),
-    option("--dataset-size", DATASET_SIZE, "Examples per epoch, if the profile lacks them."),
+    option("--dataset-size", DATASET_SIZE, "Examples per epoch, if the profile lacks them.", common=False),
     option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
     option("--price price_per_node_hour", POSITIVE, "Price per node and hour."),
     option("--budget", POSITIVE, "Largest cost of the training; needs --price."),

@@ -111,7 +111,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
             common=False)  # fmt: skip
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
 @ask.option("--instances", ask.FILE,
-            "CSV of machine types and prices, to choose from.")  # fmt: skip
+            "CSV of machine types and prices, to choose from.", common=False)  # fmt: skip
 @ask.format_option
 def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.

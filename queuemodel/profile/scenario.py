@@ -162,7 +162,7 @@ class Scenario:
     )
     bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
     accelerator_speed: float | None = _ask(
-        "machines", "Cluster*", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
+        "machines", "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
     )
     worker_speeds: tuple[float, ...] | None = _ask(
         "machines",
