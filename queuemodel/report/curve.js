@@ -228,4 +228,4 @@ function layOut() {
   return parts;
 }
 
-unpack().then(begin);
+unpack().then(begin, () => page.replaceChildren("This page's data need a browser of 2023 or later."));

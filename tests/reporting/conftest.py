@@ -30,9 +30,14 @@ class Browser:
         self.driver.set_script_timeout(60)
 
     def open(self, path, fragment=""):
+        """Open a page, and wait until it is laid out: it unpacks its data first."""
+        from selenium.webdriver.support.wait import WebDriverWait
+
         self.driver.get("about:blank")
         self.driver.get_log("browser"), self.driver.get_log("performance")
         self.driver.get(f"file://{path}{fragment}")
+        laid_out = "return document.querySelector('footer') !== null"
+        WebDriverWait(self.driver, 60).until(lambda driver: driver.execute_script(laid_out))
 
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
