@@ -176,6 +176,8 @@ def report_command(output: str, shown: int | None, output_format: str, **options
     require_writable(output, suffixes=SUFFIXES)
     goals = ("epochs", "dataset_size", "deadline", "price_per_node_hour", "budget", "min_efficiency")
     goal = {name: options.pop(name) for name in goals}
+    if goal["budget"] is not None and goal["price_per_node_hour"] is None:
+        raise click.UsageError("--budget: needs --price")
     question = question_of(options)
     data, profile = question["data"], None
     if goal["dataset_size"] is not None:

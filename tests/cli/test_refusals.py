@@ -227,3 +227,20 @@ def test_shells_complete_commands_options_and_choices():
     assert completions("queuemodel s") == {name for name in COMMANDS if name.startswith("s")}
     assert completions("queuemodel predict --strat") == {"--strategy"}
     assert completions("queuemodel predict --strategy k-b") == {"k-batch-sync", "k-batch-async"}
+
+
+def test_a_report_refuses_goals_that_it_cannot_answer(run, examples):
+    asked = ("report", "shakesmall-p100-throughputs.csv", "-o", "page.html", "--batch-size", 8)
+    for more, what in ((("--budget", 9), "--budget: needs --price"), (("--deadline", "1h"), "--dataset-size: ")):
+        code, out, err = run(*asked, *more)
+        assert (code, out, err.count("\n"), Path("page.html").exists()) == (2, "", 1, False)
+        assert what in err
+
+
+def test_a_failed_demo_leaves_no_empty_folder(run, examples, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert run("demo", "--framework", "torch", "-o", "new")[0] == 1
+    assert not Path("new").exists()
+    Path("own").mkdir()
+    assert run("demo", "--framework", "torch", "-o", "own")[0] == 1
+    assert Path("own").exists()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -130,3 +131,9 @@ def test_bad_questions_are_one_clear_line(arguments, message):
         qm.plan(SATURATING, **arguments)
     with pytest.raises(qm.ModelError, match="curve must be a ThroughputCurve, got Profile; predict gives one"):
         qm.plan(example_profile("alexnet-60"), throughput=1)
+
+
+def test_an_answer_that_is_the_end_of_the_curve_is_marked():
+    remark = "efficiency >= 0.01: .* are the most on the curve; predict more"
+    assert re.search(remark, qm.plan(SATURATING, min_efficiency=0.01).caption())
+    assert not re.search("the most on the curve", qm.plan(SATURATING, min_efficiency=0.99).caption())

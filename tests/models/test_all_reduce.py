@@ -256,3 +256,11 @@ def test_a_cap_of_slices_scales_what_is_handed_over_with_them(job):
         assert asked.steps_per_second == pytest.approx(same.steps_per_second)
         other = model.what_if(scheme=Slices(cap=2e6, credit=2e5 * slices)).throughput([8])
         assert other.steps_per_second != pytest.approx(same.steps_per_second, rel=1e-3)
+
+
+@pytest.mark.parametrize(("bandwidth", "named"), [(5e6, False), (1.25e9, True)])
+def test_a_bandwidth_of_which_collectives_used_little_is_named(bandwidth, named):
+    profile = qm.example_profile("ddp-alexnet-40")
+    cluster = msgspec.structs.replace(profile.cluster, bandwidth=bandwidth)
+    note = qm.fit(msgspec.structs.replace(profile, cluster=cluster)).note
+    assert ("used little of links of 10 Gbit/s" in note) == named

@@ -310,3 +310,10 @@ def test_what_is_used_is_asked_of_every_verb_and_what_is_not_is_said():
         np.testing.assert_allclose(known.steps_per_second, unknown.steps_per_second)
         assert "bytes are not used" in known.note
         assert "bytes" not in unknown.note
+
+
+def test_measurements_inside_one_node_are_named():
+    ends = [qm.Throughput(workers=n, steps_per_second=float(n)) for n in (8, 16)]
+    one, two = (qm.fit(ends[:count], strategy="all-reduce", ranks_per_node=8) for count in (1, 2))
+    assert "crosses the network between nodes" in one.note
+    assert "crosses the network" not in two.note

@@ -171,3 +171,9 @@ def test_networks_and_solutions_tell_of_every_station_and_class():
     assert s.response_time * X.sum() == pytest.approx((X * R).sum())
     assert s.queue_length == pytest.approx((X * R).sum(axis=1))
     assert [row["cycle_time"] for row in s.class_rows()] == pytest.approx([3 / X[0], 2 / X[1]])
+
+
+@pytest.mark.parametrize(("name", "meant"), [("fifo", "fcfs"), ("LCFS-PR", "lifo-pr"), ("round robin", "ps")])
+def test_a_disciplines_other_name_leads_to_ours(name, meant):
+    with pytest.raises(qm.ModelError, match=f"did you mean '{meant}'"):
+        qn.Station("q", service_time=1.0, discipline=name)
