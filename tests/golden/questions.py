@@ -1,7 +1,8 @@
 """The questions whose answers are frozen: asked through public names alone, each under a key that says it in full.
 
-An answer is made of plain values; a refusal is its message. That of a simulation holds ``tolerance``, by which its
-numbers may differ, relatively. Options are asked in pairs: each value of one with each of every other at least once.
+An answer is made of numbers and names; captions, notes and messages are left out, so that rewording moves nothing. A
+simulation's holds ``tolerance``, by which its numbers may differ, relatively. Options are asked in pairs: each value of
+one with each of every other at least once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import random
 import re
 import sys
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -93,13 +93,15 @@ def profile(name: str) -> qm.Profile:
 def plain(value: Any) -> Any:
     """Plain values of a result: of a long list of numbers its shape, and a sum in which each counts differently."""
     if callable(getattr(value, "to_dict", None)):
-        return plain(value.to_dict()) | {"rows": digest(str(value.to_rows())), "says": digest(value.caption())}
+        return plain(value.to_dict()) | {"rows": digest(str(value.to_rows()))}
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, str):
+        return value if " " not in value else "words"
     if not isinstance(value, list | tuple):
         return value
     if len(value) > LONGEST and all(isinstance(one, dict) for one in value):
@@ -115,10 +117,10 @@ def plain(value: Any) -> Any:
     return {"x".join(map(str, numbers.shape)): float(f"{total:.{DIGITS}g}")}
 
 
-def digest(text: str) -> list[Any]:
-    """Of a text its numbers and its words."""
-    numbers = [float(one) for one in NUMBER.findall(text)]
-    return [plain([0.0] * LONGEST + numbers), zlib.crc32(NUMBER.sub("#", text).encode())]
+def digest(text: str) -> Any:
+    """Of a text its numbers; of a table with a caption those of the table."""
+    table = re.split(r"^-+(?: +-+)+ *$", text, maxsplit=1, flags=re.MULTILINE)[-1]
+    return plain([0.0] * LONGEST + [float(number) for number in NUMBER.findall(table)])
 
 
 def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
@@ -560,7 +562,7 @@ def written() -> None:
 def imported(read: Callable[..., qm.Profile], *paths: str, **told: Any) -> Any:
     folders = [DATA / path for path in paths]
     found = read(folders[0] if read is tensorflow.read_tensorflow else folders, **({"batch_size": 8} | told))
-    return [plain(found.summary()), digest(found.to_json()), found.caption()]
+    return [plain(found.summary()), digest(found.to_json())]
 
 
 def workload(read: Callable[..., Any], *names: str, **asked: Any) -> Any:
@@ -587,7 +589,7 @@ def printed(words: str) -> Any:
         except SystemExit as stop:
             status = stop.code
     sys.argv = program
-    return {"status": status, "out": out.getvalue(), "err": err.getvalue()}
+    return {"status": status, "out": digest(out.getvalue())}
 
 
 def instances(name: str, **asked: Any) -> Any:
