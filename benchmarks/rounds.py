@@ -15,7 +15,8 @@ import simpy
 
 from queuemodel import example_profile
 from queuemodel.models import AllReduceModel, fit_rounds, round_time
-from queuemodel.models.rounds import ring_costs
+from queuemodel.models.rounds import NodeLink, message_costs
+from queuemodel.transport.collectives import Ring
 
 BUCKETS, NODES, ROUNDS = 160, 64, 200
 
@@ -58,7 +59,8 @@ def main() -> None:
     model = AllReduceModel(replace(fitted, ready=recorded, bucket_bytes=sizes))
     print(f"1 to 1,024 nodes, {BUCKETS} buckets: {seconds(lambda: model.throughput(range(1, 1025))):.2f} s")
     ready = recorded[rng.integers(24, size=(ROUNDS, NODES))]
-    work, latency = ring_costs(sizes, NODES, fitted.bandwidth, fitted.latency, fitted.buffer)
+    link = NodeLink(fitted.bandwidth, fitted.latency, fitted.buffer)
+    work, latency = message_costs(sizes, Ring(), NODES, link)
     computed = np.zeros(ROUNDS)
     np.testing.assert_allclose(
         round_time(ready.max(axis=1), computed, work, latency), in_simpy(ready, work, latency), rtol=1e-9

@@ -22,16 +22,18 @@ def round_time(
     Buckets go through the network in their order. The network works on one after the other as long as any is there, as
     a queue with one server does whatever its discipline; a bucket needs `work` of it and, beside that, `latency`. With
     ``at_once`` buckets under way, the latency of one passes while others are worked on, so that in a row each takes
-    max(work, (work + latency) / at_once); the last one's latency remains. Exact max-plus recursion for one bucket at a
-    time, and for more where no bucket's work is less than its share of latency.
+    max(work, (work + latency) / at_once). Exact max-plus recursion for one bucket at a time, and for more where no
+    bucket's work is less than its share (work + latency) / at_once; elsewhere that share is a mean rate.
     ``ready`` (..., b) is increasing, ``computed`` has shape (...), ``work`` and ``latency`` (b,); all are seconds.
     """
     if ready.shape[-1] == 0:
         return np.array(computed, dtype=float)
     alone = work + latency
     service = np.maximum(work, alone / at_once)
-    behind = np.cumsum(service[::-1])[::-1] + (alone - service)[-1]  # a bucket and all after it
-    return np.maximum((ready + np.maximum(behind, alone)).max(axis=-1), computed)
+    served = np.cumsum(service)
+    # from when bucket i is ready: the longest, over j >= i, of service_i + ... + service_j and the rest of j's latency
+    behind = np.maximum.accumulate((served + alone - service)[::-1])[::-1] - (served - service)
+    return np.maximum((ready + behind).max(axis=-1), computed)
 
 
 def slowest_of(

@@ -113,6 +113,26 @@ def test_without_latency_any_way_of_sharing_ends_at_the_same_time(rows, at_once)
     assert ends == pytest.approx(shared(ready, work, at_once))
 
 
+def pipelined(ready, work, latency):
+    """The network works on a bucket after the other; each is there its own latency later."""
+    free, ends = 0.0, []
+    for r, w, a in zip(ready, work, latency, strict=True):
+        free = max(r, free) + w
+        ends.append(free + a)
+    return max(ends)
+
+
+@given(buckets)
+def test_latencies_that_differ_pass_beside_the_work_on_others(rows):
+    """A large bucket before a small one, as on a double binary tree, may be the last to end."""
+    ready, work, latency = in_order(rows)
+    truth = pipelined(ready, work, latency)
+    assert round_time(ready, np.array(0.0), work, latency, at_once=10**9) == pytest.approx(truth)
+    assert round_time(
+        np.zeros(2), np.array(0.0), np.array([1.0, 0.1]), np.array([2.0, 0.1]), at_once=9
+    ) == pytest.approx(3.0)
+
+
 def station_and_delay(ready, work, latency, at_once):
     """Each bucket waits for its latency, then for the network, which takes one after the other; so many under way."""
     network, ends, out = 0.0, [], []
