@@ -1,6 +1,6 @@
 """Speed and error of the solvers, side by side with their peers in one process where these are installed.
 
-    python benchmarks/solvers.py [--write]
+    python benchmarks/solvers.py [--write] [--quick]
 
 Peers: LINE (PyPI line-solver), Ciw (PyPI ciw), and a plain C loop compiled here. ``--write`` puts the tables into
 validation/notes/solver-measurements.md and the cost curves into docs/images/solver-cost.png.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import functools
 import io
 import math
 import shutil
@@ -132,18 +133,18 @@ def ciw_rate() -> float | None:
     return len(simulation.get_all_records()) / elapsed
 
 
-def our_rate() -> float:
+def our_rate(departures: int) -> float:
     stations = [qn.Station(str(k), service_time=1 / r, discipline="fcfs") for k, r in enumerate((1.0, 2.0, 3.0))]
-    network, judge = qn.Network(stations), qn.Simulation(departures=400_000, replications=2)
+    network, judge = qn.Network(stations), qn.Simulation(departures=departures, replications=2)
     judge.run(network, 50)
     start = time.perf_counter()
     result = judge.run(network, 50)
     return result.events / (time.perf_counter() - start)
 
 
-def speed_rows() -> list[tuple[str, str, str]]:
-    """What was measured, ours, and the peers' with their ratios."""
-    rows = []
+def speed_rows(quick: bool) -> list[tuple[str, str, str]]:
+    """What was measured, ours, and the peers' with their ratios; ``quick``: only to see that all of it runs."""
+    rows, timed = [], functools.partial(seconds, least=1e-3, repeats=1) if quick else seconds
 
     def row(what: str, ours: float, *peers: tuple[str, Callable[[], object] | float | None]) -> None:
         parts = []
@@ -151,7 +152,7 @@ def speed_rows() -> list[tuple[str, str, str]]:
             if peer is None:
                 parts.append(f"{name}: not installed")
                 continue
-            time_taken = peer if isinstance(peer, float) else seconds(peer)
+            time_taken = peer if isinstance(peer, float) else timed(peer)
             parts.append(f"{name} {time_taken * 1e3:.4g} ms ({time_taken / ours:.3g} times)")
         rows.append((what, f"{ours * 1e3:.4g} ms", "; ".join(parts)))
         print(" | ".join(rows[-1]), flush=True)
@@ -160,40 +161,40 @@ def speed_rows() -> list[tuple[str, str, str]]:
     D2 = np.array([[0.05], [0.02]])
     row(
         "one what-if, 2 stations, N = 100, made, checked and solved",
-        seconds(what_if),
+        timed(what_if),
         ("LINE's objects", line_object()),
         ("LINE's `pfqn_mva`", line_function(D2, [100], [1.0])),
     )
-    M, N = 10_000, 200
+    M, N = 100 if quick else 10_000, 200
     D, Z = rng.uniform(0.01, 0.1, (M, 2)), rng.uniform(0.5, 2.0, M)
-    ours = seconds(lambda: qn.solve_batch(D, think_time=Z, population=N), least=1.0) / M
+    ours = timed(lambda: qn.solve_batch(D, think_time=Z, population=N)) / M
     single = line_function(D2, [N], [1.0])
     c = c_loop(D, Z, N)
     row(
-        "one of 10,000 what-ifs, all populations 1 to 200",
+        f"one of {M:,} what-ifs, all populations 1 to 200",
         ours,
         ("LINE's objects", line_object(N)),
         ("`pfqn_mva`", single),
-        ("C loop", None if c is None else seconds(c, least=1.0) / M),
+        ("C loop", None if c is None else timed(c) / M),
     )
     D3 = np.array([[0.05, 0.02, 0.08], [0.03, 0.06, 0.01], [0.04, 0.05, 0.02]])
     for n in (20, 100):
         network = qn.Network.from_demands(D3, population=[n] * 3, think_time=[1.0, 2.0, 0.5])
         peer = [("`pfqn_mva`", line_function(D3, [n] * 3, [1.0, 2.0, 0.5]))] if n == 20 else []
-        row(f"3 classes of {n}, 3 queues, exact", seconds(lambda network=network: qn.solve(network)), *peer)
+        row(f"3 classes of {n}, 3 queues, exact", timed(lambda network=network: qn.solve(network)), *peer)
     for K in (1, 2):
         network = qn.Network.from_demands(
             rng.uniform(0.001, 0.02, (K, 200)), population=[1] * 200, think_time=rng.uniform(0.5, 2, 200)
         )
         row(
             f"200 different classes of one customer, {K} queue(s), exact",
-            seconds(lambda network=network: qn.solve(network)),
+            timed(lambda network=network: qn.solve(network)),
         )
     network = qn.Network.from_demands([0.05, 0.02], think_time=1.0)
-    row("population 100,000, 2 stations", seconds(lambda: qn.solve(network, population=100_000)))
+    row("population 100,000, 2 stations", timed(lambda: qn.solve(network, population=100_000)))
     servers = qn.Network.from_demands([0.4, 3.2, 0.2], servers=[4, 32, 1], think_time=2.0)
-    row("population 10,000, stations of 4 and 32 servers", seconds(lambda: qn.solve(servers, population=10_000)))
-    rate, peer = our_rate(), ciw_rate()
+    row("population 10,000, stations of 4 and 32 servers", timed(lambda: qn.solve(servers, population=10_000)))
+    rate, peer = our_rate(4_000 if quick else 400_000), ciw_rate()
     rows.append(
         (
             "simulation, 3 stations, 50 customers",
@@ -346,10 +347,11 @@ def page(speed: list[tuple[str, str, str]], errors: list[tuple[str, str, float, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
-    write = parser.parse_args().write
+    parser.add_argument("--quick", action="store_true", help="only to see that all of it runs")
+    asked = parser.parse_args()
     qn.solve_batch([0.1], population=1)  # loads numba, as every session of more than a few solutions does
-    speed, errors = speed_rows(), error_rows()
-    if write:
+    speed, errors = speed_rows(asked.quick), error_rows(8 if asked.quick else 120)
+    if asked.write:
         (DOCS.parent / "validation" / "notes" / "solver-measurements.md").write_text(page(speed, errors))
         cost_curves(DOCS / "images" / "solver-cost.png")
 

@@ -1,10 +1,12 @@
 """How long a person waits: the first prediction on a machine, later ones, and traces read, beside a peer's import.
 
-python -m benchmarks.startup
+python -m benchmarks.startup [--times N] [--most RATIO]
 """
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import resource
 import statistics
@@ -14,10 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from queuemodel.base.compiled import ready
 from queuemodel.profile import examples as data
 
-PEER = ["-c", "import scipy.optimize"]
+PEER, FIRST = "numpy, scipy.stats", "the first prediction"
 PREDICT = [
     "-m",
     "queuemodel",
@@ -39,26 +40,32 @@ def seconds(arguments: list[str], caches: str) -> tuple[float, float]:
     return time.perf_counter() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def main(times: int = 5) -> None:
-    """Print medians, and the ratio of their processor times to the peer's."""
-    ahead = type(ready("queuemodel.simulator.kernel.loop", "run")).__name__ == "builtin_function_or_method"
-    print(f"the simulation's loop was {'' if ahead else 'not '}compiled while the package was installed")
+def main() -> int:
+    """Print medians, and the ratio of their processor times to the peer's; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=5, help="of which the median is taken (default 5)")
+    parser.add_argument("--most", type=float, default=math.inf, help="times the import that a prediction may take")
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as kept:
         later = {
-            "import scipy.optimize": PEER,
+            f"import {PEER}": ["-c", f"import {PEER}"],
             "a later prediction, 1 to 8 workers": PREDICT,
             "12 traced steps of TensorFlow read": [*IMPORT, f"{kept}/profile.json"],
         }
-        found = {what: [seconds(asked, kept) for _ in range(times + 1)][1:] for what, asked in later.items()}
-    found["the first prediction"] = []
-    for _ in range(times):
+        found = {what: [seconds(command, kept) for _ in range(asked.times + 1)][1:] for what, command in later.items()}
+    found[FIRST] = []
+    for _ in range(asked.times):
         with tempfile.TemporaryDirectory() as fresh:
-            found["the first prediction"].append(seconds(PREDICT, fresh))
-    peer = statistics.median(used for _, used in found["import scipy.optimize"])
-    for what, both in found.items():
-        waited, used = (statistics.median(numbers) for numbers in zip(*both, strict=True))
-        print(f"{what:36} {waited:6.2f} s, of processors {used:6.2f} s: {used / peer:4.1f} times the import")
+            found[FIRST].append(seconds(PREDICT, fresh))
+    waited, used = (
+        {what: statistics.median(numbers[part] for numbers in both) for what, both in found.items()} for part in (0, 1)
+    )
+    peer = used[f"import {PEER}"]
+    for what in found:
+        ratio = f"{used[what] / peer:4.1f} times the import"
+        print(f"{what:36} {waited[what]:6.2f} s, of processors {used[what]:6.2f} s: {ratio}")
+    return int(used[FIRST] > asked.most * peer)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,12 +1,13 @@
 """Steps per second of the trace simulator, and of the same model written with SimPy.
 
-Run with ``python -m benchmarks.trace_simulator``; prints one line per size, then the ratio. Both peers simulate the
-same network (161 tensors), the same recorded step and the same rules: one server, connections that share its link
-equally, tensors of a connection one after the other, updates one after the other at the server's processor.
+Run with ``python -m benchmarks.trace_simulator [--quick]``; prints one line per size, then the ratio. Both peers
+simulate the same network (161 tensors), the same recorded step and the same rules: one server, connections that share
+its link equally, tensors of a connection one after the other, updates one after the other at the server's processor.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 
 import numpy as np
@@ -140,10 +141,13 @@ def seconds(function, *arguments, **settings) -> tuple[float, float]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="only to see that all of it runs")
+    sizes = ((8, 20),) if parser.parse_args().quick else ((8, 200), (16, 200), (32, 200), (64, 200), (64, 400))
     profile = network()
     simulate_operations(profile, workers=2, steps=2, links=LINKS)  # compile
     print(f"{len(profile.steps[0].operations)} operations per step, of {profile.job.tensors} tensors")
-    for workers, steps in ((8, 200), (16, 200), (32, 200), (64, 200), (64, 400)):
+    for workers, steps in sizes:
         took, run = seconds(simulate_operations, profile, workers=workers, steps=steps, **IDEAL)
         default, _ = seconds(simulate_operations, profile, workers=workers, steps=steps, links=LINKS)
         rate = workers * steps / took

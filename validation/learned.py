@@ -166,8 +166,11 @@ def plot_learned(found: Mapping[str, Sequence[Learned]]) -> Axes:
 
 
 def main() -> int:
-    """Print the section."""
-    print(learned_section({folder.name: learned(folder) for folder in sorted(unpacked(SERIES).iterdir())}))
+    """Print the section, of the series named on the command line or of all."""
+    chosen = [
+        folder for folder in sorted(unpacked(SERIES).iterdir()) if folder.name in sys.argv[1:] or not sys.argv[1:]
+    ]
+    print(learned_section({folder.name: learned(folder) for folder in chosen}))
     return 0
 
 

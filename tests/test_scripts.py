@@ -1,0 +1,83 @@
+"""Every benchmark, validation command and script of the documentation runs, at its smallest size, in a copy."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("benchmarks", "docs", "validation", "verification")
+#: Of each script: arguments of its smallest size, and what it prints at least.
+SCRIPTS = {
+    "benchmarks/descent.py": ("", "a plain loop"),
+    "benchmarks/rounds.py": ("", "SimPy"),
+    "benchmarks/scheduling.py": ("--jobs 300", "bytes per job"),
+    "benchmarks/solvers.py": ("--quick", "FCFS, one class"),
+    "benchmarks/startup.py": ("--times 1 --most 5", "times the import"),
+    "benchmarks/trace_simulator.py": ("--quick", "SimPy"),
+    "docs/figures.py": ("throughput", "throughput"),
+    "docs/run_examples.py": ("docs/how-to/install.md", ""),
+    "docs/scheduling_study.py": ("--quick", "all"),
+    "docs/trace_figures.py": ("", ""),
+    "validation/__main__.py": ("", "wrote docs/validation.md"),
+    "validation/convergence.py": ("", "steps"),
+    "validation/floor.py": ("", "%"),
+    "validation/growth.py": ("", "%"),
+    "validation/learned.py": ("learn-clusters-30-cubic", "%"),
+    "validation/model_errors.py": ("", "wrote"),
+    "validation/nccl.py": ("", "%"),
+    "validation/placements.py": ("", "%"),
+    "validation/pollux/__main__.py": ("--help", "--traces"),
+    "validation/testbed/__main__.py": ("--help", "measure"),
+    "validation/unsteady.py": ("", "bandwidth"),
+    "verification/fuzz.py": ("--format csv --count 5", ""),
+    "verification/mutants.py": ("--help", "Usage"),
+}
+#: What others start: tests of the testbed and of live profiles run them; `python -m benchmarks` runs all of these.
+STARTED = {
+    "benchmarks/__main__.py", "validation/testbed/flows.py", "validation/testbed/host.py",
+    "validation/testbed/rings.py", "validation/testbed/rounds/rank.py",
+}  # fmt: skip
+
+
+def is_script(path):
+    tests = [node.test for node in ast.parse(path.read_text()).body if isinstance(node, ast.If)]
+    return path.name == "__main__.py" or any("__main__" in ast.unparse(test) for test in tests)
+
+
+def test_every_script_is_run_here():
+    found = {str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    assert {name for name in found if is_script(ROOT / name)} == SCRIPTS.keys() | STARTED
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the repository, in which scripts may write."""
+    place = tmp_path_factory.mktemp("copy")
+    left_out = shutil.ignore_patterns("__pycache__", "_build", "generated")
+    for name in (*FOLDERS, "queuemodel", "tests"):
+        shutil.copytree(ROOT / name, place / name, ignore=left_out)
+    for path in ROOT.glob("*.md"):
+        shutil.copy(path, place)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_runs(copy, name):
+    if name == "verification/mutants.py":
+        pytest.importorskip("cosmic_ray")
+    arguments, printed = SCRIPTS[name]
+    path = Path(name)
+    module = ".".join(path.parent.parts if path.stem == "__main__" else path.with_suffix("").parts)
+    command = [str(path)] if path.parts[0] == "docs" else ["-m", module]
+    done = subprocess.run(
+        [sys.executable, *command, *arguments.split()], cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)},
+        capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert printed in done.stdout
