@@ -1,7 +1,7 @@
 """From measurements to a prediction: a model for each kind of data, used through `fit`, `predict` and `simulate`.
 
-closed_network  steps on parameter servers, solved (demands, step_fit, rules; calibration by throughputs)
-simulation      the same, simulated operation by operation (simulation_calibration by throughputs)
+closed_network  steps on parameter servers, solved (demands, step_fit, rules, calibration)
+simulation      the same, simulated operation by operation (simulation_errors)
 all_reduce      recorded rounds of data-parallel training (round_fit, rounds, schemes, loading, group)
 growth          throughputs alone
 placements      step times by nodes and GPUs
@@ -20,11 +20,10 @@ from .rules import order_statistic
 from .schemes import SCHEMES, Buckets, Fusion, Slices
 from .simulated_rounds import SimulatedRounds, plot_round, simulate_rounds
 from .simulation import trace_curve, trace_throughput
-from .simulation_calibration import Calibration, calibrate
 
 __all__ = [
-    "SCHEMES", "AllReduceModel", "Buckets", "Calibration", "FittedRounds", "Fusion", "GrowthModel", "Instance",
-    "InstancePlan", "PlacedStep", "PlacementModel", "SimulatedRounds", "Slices", "TrainingModel", "calibrate",
+    "SCHEMES", "AllReduceModel", "Buckets", "FittedRounds", "Fusion", "GrowthModel", "Instance",
+    "InstancePlan", "PlacedStep", "PlacementModel", "SimulatedRounds", "Slices", "TrainingModel",
     "curve_of", "fit", "fit_network", "fit_placements", "fit_rounds", "fit_throughputs", "load", "measured_besides",
     "order_statistic", "plan_instances", "plot_round", "predict", "read_instances", "read_placements", "round_time",
     "simulate", "simulate_rounds", "staleness", "trace_curve", "trace_throughput",

@@ -28,12 +28,13 @@ from ..base.errors import FitError, ModelError
 from ..base.estimates import Parameter
 from ..base.files import constants
 from ..base.results import counted, percent
+from ..curves.prediction import Prediction
 from ..profile.bandwidth import LINK_EFFICIENCY, contradiction
 from ..profile.job import MOST_WORKERS, Job, Throughput
 from ..profile.throughputs import doubt
 from ..queueing.bounds import knee_throughput
 from .demands import Servers, largest_share, uneven_shards
-from .ensemble import worst_error
+from .errors import worst_error
 from .outcome import Breakdown, Model, Outcome
 
 Strategy = Literal["async-ps", "sync-ps", "all-reduce"]
@@ -386,8 +387,7 @@ class GrowthModel(Model):
         return Outcome(
             workers=every,
             throughput=np.exp(_points(every, logs) if free else np.median(logs, axis=1)),
-            draws=logs,
-            error=self._error(every),
+            prediction=Prediction.drawn(every, logs, self._error(every)),
             breakdown=(lambda X: self._stations(every, X)) if free else lambda X: Breakdown(),
             method="mva (fcfs saturation)" if free else f"{self.strategy} rounds (learnt growth)",
             note=self.note,

@@ -34,6 +34,7 @@ from ..base.errors import DataError, FitError, ModelError
 from ..base.estimates import Parameter, standard_errors
 from ..base.files import Row, constants, read_bytes, read_rows
 from ..base.results import counted
+from ..curves.prediction import Prediction
 from ..profile.job import Job
 from .outcome import Model, Outcome
 from .rules import order_statistic
@@ -273,7 +274,7 @@ class PlacementModel(Model):
         return Outcome(
             workers=n,
             throughput=n / seconds,
-            draws=(np.log(n) - np.log(step_time(self.draws, placed)) - noise).T,
+            prediction=Prediction.drawn(n, (np.log(n) - np.log(step_time(self.draws, placed)) - noise).T),
             method=f"all-reduce on nodes of {counted(g, 'GPU')} (fitted placements)",
             note=self.note,
             workers_per_node=g,

@@ -20,6 +20,7 @@ from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, NUMBERS, Scenario, of_group
+from ..profile.synchronization import Synchronization
 from ..profile.throughputs import as_throughputs, on_profiled_links, read_throughputs, require_measured, warn_of_rounds
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
@@ -142,10 +143,9 @@ def _fitted(
         changes = {name: value for name, value in machines.items() if name not in known}
         return _of_throughputs(data, throughputs, question, strategy, known).what_if(**changes)
     if profile and strategy == "all-reduce":
-        if throughputs:
-            what = "recorded rounds are not used" if rounds else "steps on servers do not determine all-reduce"
-            raise ModelError(f"throughputs besides {what}; leave them out")
-        return AllReduceModel(fit_rounds(profile) if rounds else rounds_of_steps(profile)).what_if(**machines)
+        measured = tuple(on_profiled_links(as_throughputs(throughputs), profile))
+        fitted = fit_rounds(profile) if rounds else rounds_of_steps(profile)
+        return AllReduceModel(fitted, measured=measured).what_if(**machines)
     what = "sync-ps with backup workers" if question.backup_workers else strategy
     if profile is None or not stepped:
         raise ModelError(f"strategy {what!r} needs a profile with recorded steps; import or record one")
@@ -153,10 +153,16 @@ def _fitted(
     if not waiting.solvable:
         raise ModelError(f"strategy {what!r} is not a closed network; `predict` simulates recorded operations")
     form = cast("Form", question.form or "links")
-    network = fit_network(profile, throughputs=as_throughputs(throughputs), form=form, seed=seed)
+    measured, synchronized = as_throughputs(throughputs), waiting != Synchronization()
+    if synchronized:  # one worker waits for nobody
+        alone = [point for point in (*profile.throughputs, *measured) if point.workers == 1]
+        profile = msgspec.structs.replace(profile, throughputs=alone)
+    others = tuple(on_profiled_links([p for p in measured if synchronized and p.workers > 1], profile))
+    network = fit_network(profile, throughputs=() if synchronized else measured, form=form, seed=seed)
     if waiting.together:
         network = replace(network, barrier=own_scv(profile))
-    return replace(network, steps_per_round=0 if waiting.together else waiting.number).what_if(**machines)
+    rounds = 0 if waiting.together else waiting.number
+    return replace(network, steps_per_round=rounds, synchronized=others).what_if(**machines)
 
 
 def _of_throughputs(
@@ -212,8 +218,8 @@ def predict(
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone and covers everything requested.
     throughputs : sequence of Throughput or Profile
-        Measured besides the profile; of a profile of several workers, what its steps show. They calibrate what is
-        predicted: the closed network's demands, or the simulation's networks (`queuemodel.models.calibrate`).
+        Measured besides the profile, of workers who wait for each other as in the scenario; of a profile of several
+        workers, what its steps show. They condition what is predicted (`queuemodel.curves.prediction`).
     confidence : float
         Probability of the interval.
     seed : int
@@ -245,8 +251,8 @@ def predict(
         waiting.require_workers(counts[0])
         if simulated(data, question, method):
             profile, question = question.on(data)
-            known = (*data.throughputs, *measured)
-            model = SimulationModel(profile, known, waiting, {"progress": progress})
+            alike = [p for p in data.throughputs if p.workers == 1 or waiting == Synchronization()]
+            model = SimulationModel(profile, (*alike, *measured), waiting, {"progress": progress})
             return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
     elif method == "trace" or (method == "mva" and strategy == "all-reduce"):
         raise ModelError(f"predict: method {method!r} {UNTRACED}")

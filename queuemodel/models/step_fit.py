@@ -16,7 +16,6 @@ from ..profile.job import Job, Throughput
 from ..profile.profile import Profile
 from ..transport.sharing import BUFFER, CONTROLS, FewFlows
 from .demands import FORMS, Demands, Form, Servers
-from .ensemble import Discrepancy
 from .rules import Rule, rule_for
 
 #: Names of the demands at the servers.
@@ -52,7 +51,6 @@ class Fitted:
     few_flows: FewFlows | None = None
     few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which is unknown, is BBR
     measured: tuple[Throughput, ...] = ()
-    discrepancy: Discrepancy | None = None  # Of the curve on these machines, by throughputs of more workers
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
     note: str = ""  # What this fit cannot know
     contradiction: str = ""  # Which throughputs contradict the profile; empty for none
@@ -101,7 +99,6 @@ PHASES = ("fetch", "push", "update", "step_time")
 
 #: What one worker does not determine.
 ALONE = "one worker's steps do not determine how several connections share a link"
-CONTENTION = Parameter("contention", 1.0, "", origin="assumed", identified=False, note="requires two or more workers")
 
 
 def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
@@ -142,7 +139,6 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
             workers=profile.cluster.workers,
             note="transfers overlap each other: scaled to the step time" if scaled else "",
         ),
-        others=(CONTENTION,),
         note=step_note(profile),
     )
 
