@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import math
 import numbers
@@ -10,8 +11,9 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +29,27 @@ LARGEST_SEED = 2**64 - 1  # as NumPy's bit generators take them
 JSON = (".json", ".json.gz", "")
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def by_keyword(call: F) -> F:
+    """Have a function, or a class, refuse arguments that do not fit by a `ModelError` that lists its own."""
+    inner: Any = call.__init__ if isinstance(call, type) else call  # type: ignore[misc]
+
+    @functools.wraps(inner)
+    def called(*args: Any, **named: Any) -> Any:
+        try:
+            return inner(*args, **named)
+        except TypeError as error:
+            if error.__traceback__ and error.__traceback__.tb_next:
+                raise  # from within
+            own = [f"{p.name}=" if p.kind is p.KEYWORD_ONLY else p.name for p in signature(call).parameters.values()]
+            said = str(error).replace(".__init__", "")
+            raise ModelError(f"{said}; write {call.__name__}({', '.join(own)})") from None
+
+    if isinstance(call, type):
+        call.__init__ = called  # type: ignore[misc]
+    return call if isinstance(call, type) else called  # type: ignore[return-value]
 
 
 def require_number(

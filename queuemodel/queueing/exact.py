@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..base.checks import by_keyword
 from ..base.compiled import ready
 from ..base.errors import ModelError
 from .lowered import Lowered, lowered_product_form, speeds_of
@@ -187,6 +188,7 @@ def extended(mu: np.ndarray, N: int) -> np.ndarray:
     return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
 
 
+@by_keyword
 def marginal_distribution(network: Network, station: str | int, *, population: int) -> np.ndarray:
     """Probabilities of 0, 1, ..., ``population`` customers at a station, waiting and in service; exact.
 

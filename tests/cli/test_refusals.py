@@ -177,6 +177,19 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
         refused(run("predict", trace), "become one by queuemodel import-trace FOLDER")
 
 
+@pytest.mark.parametrize(("text", "message"), [
+    ("<archive><sim/></archive>", "got <archive>; JMT exports a simulation model (.jsimg) to JMVA"),
+    ("<html>", "no element found"), ("workers,steps_per_second\n1,2\n", "a network is a JSON object"),
+    ("[]", "a network is a JSON object"), ("PK\x03\x04", "a network is a JSON object"),
+    ('<model><parameters><classes><closedclass name="a" population="1"/></classes></parameters>'
+     '<whatIf type="Service Demands" className="a" values="1;2"/></model>', "'Service Demands' of 'a'; take it out"),
+])  # fmt: skip
+def test_solve_names_what_is_no_network(run, examples, text, message):
+    (examples / "other").write_text(text)
+    refused(run("solve", "other", "--population", 2), "other: ", message)
+    refused(run("solve", "alexnet-60.json", "--population", 2), "is for queuemodel predict")
+
+
 def test_an_interruption_is_one_line_and_its_own_status(capsys):
     @click.command()
     def interrupted():
