@@ -1,31 +1,29 @@
-"""What setup.cfg cannot say: the simulation's loop and the recursion are compiled while the package is installed.
+"""What setup.cfg cannot say: the inner loops are extension modules, written in Cython."""
 
-Where that fails (no C compiler, no numba while building, or one that has replaced `pycc`, as numba means to since 0.57)
-the package works all the same: numba compiles a loop when it is first used. So no newest version of numba is named.
-"""
-
-import subprocess
-import sys
-from pathlib import Path
-
+import numpy
+from Cython.Build import cythonize
 from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
-from setuptools.errors import CompileError
 
-
-class CompileAhead(build_ext):
-    def build_extension(self, ext):
-        path = Path(self.get_ext_fullpath(ext.name)).resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", ext.name.replace(".kernels.", ".").replace(".kernel.", "."), path]
-        if subprocess.run(command, cwd=Path(__file__).parent).returncode:
-            raise CompileError(f"{ext.name}: its loop will be compiled when it is first used")
-
+RANDOM = f"{numpy.__path__[0]}/random/lib"
+# As Python has it, but for what no loop needs: each looks after its own indices, and divides by 0 like NumPy.
+DIRECTIVES = {
+    "boundscheck": False, "wraparound": False, "initializedcheck": False, "cdivision": True, "cpow": True,
+    "infer_types": True, "language_level": 3,
+}  # fmt: skip
 
 setup(
-    ext_modules=[
-        Extension("queuemodel.simulator.kernel.ahead", sources=[], optional=True),
-        Extension("queuemodel.queueing.kernels.ahead", sources=[], optional=True),
-    ],
-    cmdclass={"build_ext": CompileAhead},
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"queuemodel.{name}",
+                [f"queuemodel/{name.replace('.', '/')}.pyx"],
+                include_dirs=[numpy.get_include()],
+                library_dirs=[RANDOM],
+                libraries=["npyrandom"],
+                extra_compile_args=["-O3", "-g0", "-ffp-contract=off"],  # the same bits on every processor
+            )
+            for name in ("simulator.kernel.loop",)
+        ],
+        compiler_directives=DIRECTIVES,
+    )
 )
