@@ -14,7 +14,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from queuemodel.base.compiled import ready
 from queuemodel.profile import examples as data
 
 PEER = ["-c", "import scipy.optimize"]
@@ -31,8 +30,8 @@ IMPORT = ["-m", "queuemodel", "import-trace", str(TRACES), "--batch-size", "32",
 
 
 def seconds(arguments: list[str], caches: str) -> tuple[float, float]:
-    """Wall-clock and processor time of a Python process that keeps bytecode and machine code in this folder."""
-    own = {"NUMBA_CACHE_DIR": caches, "PYTHONPYCACHEPREFIX": caches, "PYTHONDONTWRITEBYTECODE": ""}
+    """Wall-clock and processor time of a Python process that keeps bytecode in this folder."""
+    own = {"PYTHONPYCACHEPREFIX": caches, "PYTHONDONTWRITEBYTECODE": ""}
     begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], env=os.environ | own, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -41,8 +40,6 @@ def seconds(arguments: list[str], caches: str) -> tuple[float, float]:
 
 def main(times: int = 5) -> None:
     """Print medians, and the ratio of their processor times to the peer's."""
-    ahead = type(ready("queuemodel.simulator.kernel.loop", "run")).__name__ == "builtin_function_or_method"
-    print(f"the simulation's loop was {'' if ahead else 'not '}compiled while the package was installed")
     with tempfile.TemporaryDirectory() as kept:
         later = {
             "import scipy.optimize": PEER,

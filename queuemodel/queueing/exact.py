@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..base.compiled import ready
 from ..base.errors import ModelError
+from .kernels import product_form
 from .lowered import Lowered, lowered_product_form, speeds_of
 from .network import Network
 from .solution import Solution, by_class, solution_of
@@ -82,16 +81,12 @@ class Lattice:
 
     def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
         """f(n) of each population at one station."""
-        from .kernels import product_form
-
         f = np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
         product_form.factor(D, mu, self.N, self.strides, *f)
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
         """Constants with station k, whose last rate, where it is the highest, leaves a short convolution."""
-        from .kernels import product_form
-
         m, e = constants[0].copy(), constants[1].copy()
         mu, D = self.speeds[k], self.D[:, k]
         if mu is None:
@@ -140,8 +135,6 @@ def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _by_constants(low: Lowered, merged: Merged) -> Solution:
     """One class at all populations, with several servers or rates, by normalizing constants (Buzen, 1973)."""
-    from .kernels import product_form
-
     N, K = int(merged.N[0]), len(low.D)
     work = Lattice(merged)
     m, e = work.total
@@ -288,11 +281,6 @@ def _refuse(options: list[tuple[str, float, float]], C: int, total: int) -> NoRe
     )
 
 
-@cache
-def _recursion() -> Callable[[np.ndarray, float, int], tuple[np.ndarray, np.ndarray]]:
-    return ready("queuemodel.queueing.kernels.product_form", "recursion")
-
-
 def _plain(low: Lowered) -> Solution:
     """Single servers of constant speed and one kind of customer: the usual what-if, kept fast."""
     N, D, delay, Z = int(low.N[0]), low.D[:, 0], low.delay, float(low.Z[0])
@@ -300,17 +288,15 @@ def _plain(low: Lowered) -> Solution:
     if size > MEMORY:
         _refuse([("exact MVA", float(N * len(D)), size)], 1, N)
     if True in delay.tolist():
-        X, R = _recursion()(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
+        X, R = product_form.recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
         R[:, delay] = D[delay]
     else:
-        X, R = _recursion()(D, Z, N)
+        X, R = product_form.recursion(D, Z, N)
     why = "single class with product form: the recursion is exact and cheap"
     return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
-    from .kernels import product_form
-
     X, R = np.zeros(len(merged.N)), np.zeros(merged.D.shape)
     product_form.lattice(merged.D, merged.Z, merged.N, X, R)
     return X, X[:, None] * R, None

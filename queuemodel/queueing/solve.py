@@ -12,6 +12,7 @@ from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .approximate import solved_approximately
 from .exact import MEMORY, solved_exactly
+from .kernels import product_form
 from .lowered import lower, require_populations
 from .network import Network
 from .solution import Solution
@@ -161,8 +162,6 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
             f"batch: {M:,} networks up to population {top:,} take {size:,} bytes, more than {MEMORY:,}; "
             "set curves=False, or solve fewer at a time"
         )
-    from .kernels import product_form
-
     counts = N.reshape(M)
     X = np.empty((top if curves else 0, M))
     last, R = np.empty(M), np.empty((K, M))
