@@ -22,8 +22,8 @@ def module(path: str) -> Extension:
         path.removesuffix(".pyx").replace("/", "."),
         [path],
         include_dirs=[numpy.get_include()],
-        define_macros=[("SOURCES", f'"{DIGEST}"')],  # tests compare it
-        depends=SOURCES,
+        define_macros=[("SOURCES", f'"{DIGEST}"')],  # `base.built` shows it
+        depends=[*SOURCES, "setup.py"] if path.endswith("/built.pyx") else [],
         library_dirs=[f"{numpy.__path__[0]}/random/lib"],
         libraries=["npyrandom"],
         extra_compile_args=["-O3", "-g0", "-ffp-contract=off"],  # the same bits on every processor

@@ -69,7 +69,8 @@ def lattice(
                 X[c] = n[c] / total
                 for k in range(K):
                     new[k] += X[c] * R[c, k]  # Little's law
-            Q[at] = new
+            for k in range(K):
+                Q[at, k] = new[k]
             next_point(&n[1], &N[1], C - 1)
 
 
