@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..base.errors import ModelError
-from .kernels import product_form
+from .kernels.product_form import convolve, factor, geometric, lattice, recursion, residence
 from .lowered import Lowered, lowered_product_form, speeds_of
 from .network import Network
 from .solution import Solution, by_class, solution_of
@@ -82,7 +82,7 @@ class Lattice:
     def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
         """f(n) of each population at one station."""
         f = np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
-        product_form.factor(D, mu, self.N, self.strides, *f)
+        factor(D, mu, self.N, self.strides, *f)
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
@@ -90,16 +90,16 @@ class Lattice:
         m, e = constants[0].copy(), constants[1].copy()
         mu, D = self.speeds[k], self.D[:, k]
         if mu is None:
-            product_form.geometric(D, self.N, self.strides, m, e)
+            geometric(D, self.N, self.strides, m, e)
             return m, e
         f, exponents = self.factor(D, mu)
         there = self.points.sum(axis=1)
         if is_bounded(mu):  # f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) >= 0 ends at n = m: no subtraction
             f = f * np.where(there > 0, 1.0 - mu[np.clip(there, 1, len(mu)) - 1] / mu[-1], 1.0)
         at = np.flatnonzero(f > 0)
-        product_form.convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
+        convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
         if is_bounded(mu):
-            product_form.geometric(D / mu[-1], self.N, self.strides, m, e)
+            geometric(D / mu[-1], self.N, self.strides, m, e)
         return m, e
 
     @cached_property
@@ -150,7 +150,7 @@ def _by_constants(low: Lowered, merged: Merged) -> Solution:
             empty, bounded = _number(rest / m, exponents - e), is_bounded(mu)
             speeds = mu if bounded else extended(mu, N)
             busy[:, k] = 1.0 - empty[1:]
-        product_form.residence(low.D[k, 0], speeds, bounded, X, empty, R[k])
+        residence(low.D[k, 0], speeds, bounded, X, empty, R[k])
     why = "single class with product form: exact for load-dependent and multi-server stations"
     R = np.ascontiguousarray(R.T)
     return Solution(low.network, N, X, R, solver="convolution", exact=True, reason=why, busy=busy)
@@ -288,17 +288,17 @@ def _plain(low: Lowered) -> Solution:
     if size > MEMORY:
         _refuse([("exact MVA", float(N * len(D)), size)], 1, N)
     if True in delay.tolist():
-        X, R = product_form.recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
+        X, R = recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
         R[:, delay] = D[delay]
     else:
-        X, R = product_form.recursion(D, Z, N)
+        X, R = recursion(D, Z, N)
     why = "single class with product form: the recursion is exact and cheap"
     return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
     X, R = np.zeros(len(merged.N)), np.zeros(merged.D.shape)
-    product_form.lattice(merged.D, merged.Z, merged.N, X, R)
+    lattice(merged.D, merged.Z, merged.N, X, R)
     return X, X[:, None] * R, None
 
 

@@ -12,7 +12,7 @@ from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .approximate import solved_approximately
 from .exact import MEMORY, solved_exactly
-from .kernels import product_form
+from .kernels.product_form import recursions
 from .lowered import lower, require_populations
 from .network import Network
 from .solution import Solution
@@ -165,7 +165,7 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
     counts = N.reshape(M)
     X = np.empty((top if curves else 0, M))
     last, R = np.empty(M), np.empty((K, M))
-    product_form.recursions(
+    recursions(
         np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R
     )
     if curves and counts.min() < top:
