@@ -17,7 +17,7 @@ from queuemodel.cli import main
 # As setup.py has it; what is installed without its sources has none to compare.
 sources = sorted(path.read_bytes() for path in Path(queuemodel.__file__).parent.rglob("*.p[yx][xi]"))
 if sources and hashlib.sha256(b"".join(sources)).hexdigest() != built.sources:
-    pytest.exit("a loop has changed since it was built: python -m pip install -e . --no-build-isolation", 2)
+    pytest.exit("a loop has changed since it was built: python setup.py build_ext --inplace", 2)
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

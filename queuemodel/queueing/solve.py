@@ -165,9 +165,7 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
     counts = N.reshape(M)
     X = np.empty((top if curves else 0, M))
     last, R = np.empty(M), np.empty((K, M))
-    recursions(
-        np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R
-    )
+    recursions(np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R)
     if curves and counts.min() < top:
         X[np.arange(1, top + 1)[:, None] > counts] = np.nan
     throughputs = X.reshape(top, *shape) if curves else last.reshape(1, *shape).copy()
