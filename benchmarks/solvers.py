@@ -347,7 +347,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
     write = parser.parse_args().write
-    qn.solve_batch([0.1], population=1)  # loads numba, as every session of more than a few solutions does
     speed, errors = speed_rows(), error_rows()
     if write:
         (DOCS.parent / "validation" / "notes" / "solver-measurements.md").write_text(page(speed, errors))
