@@ -352,7 +352,6 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--quick", action="store_true", help="only to see that all of it runs")
     asked = parser.parse_args()
-    qn.solve_batch([0.1], population=1)  # loads numba, as every session of more than a few solutions does
     speed, errors = speed_rows(asked.quick), error_rows(8 if asked.quick else 120)
     if asked.write:
         (DOCS.parent / "validation" / "notes" / "solver-measurements.md").write_text(page(speed, errors))

@@ -1,6 +1,6 @@
 """Closed queueing networks: stations and classes, their files, and the verb `solve` with a value per method.
 
-`bounds`, `sensitivity` and `solve_batch` answer more than one question at once; loops in kernels/ are compiled.
+`bounds`, `sensitivity` and `solve_batch` answer more than one question at once; loops in kernels/ are in Cython.
 """
 
 from .approximate import ApproximateMVA

@@ -12,6 +12,7 @@ import numpy as np
 from ..base.checks import require_count, require_seed, require_share
 from ..base.errors import QueueModelWarning
 from ..base.results import Result, finite, percent
+from .kernels.replication import BATCHES, Replication, model_of
 from .lowered import Routes, lower, require_populations, routes_of
 from .network import Network
 from .solution import Solution, solution_of
@@ -126,8 +127,6 @@ class Simulation:
 
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
-        from .kernels.replication import BATCHES, Replication, model_of  # loads numba
-
         population = require_populations(network, population)
         counts = (population,) if isinstance(population, int) else population
         low, routes = lower(network, population), routes_of(network)

@@ -12,6 +12,7 @@ from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .approximate import MEASURED, solved_approximately
 from .exact import MEMORY, solved_exactly
+from .kernels.product_form import recursions
 from .lowered import Lowered, lower, require_populations
 from .markov import MarkovChain
 from .network import Network
@@ -188,14 +189,10 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
             f"batch: {M:,} networks up to population {top:,} take {size:,} bytes, more than {MEMORY:,}; "
             "set curves=False, or solve fewer at a time"
         )
-    from .kernels import product_form
-
     counts = N.reshape(M)
     X = np.empty((top if curves else 0, M))
     last, R = np.empty(M), np.empty((K, M))
-    product_form.recursions(
-        np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R
-    )
+    recursions(np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R)
     if curves and counts.min() < top:
         X[np.arange(1, top + 1)[:, None] > counts] = np.nan
     throughputs = X.reshape(top, *shape) if curves else last.reshape(1, *shape).copy()

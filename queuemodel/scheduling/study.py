@@ -15,6 +15,7 @@ from ..base.drawing import band, finish_axes, label_ends, new_axes, styles
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..base.results import Result
+from .engine import Engine
 from .jobs import ClusterJob, Stream, Workload
 from .nodes import Nodes
 from .policies.base import Policy
@@ -52,8 +53,6 @@ def schedule(
     >>> schedule(jobs, FIFO(), nodes=4).mean_response_time
     25.0
     """
-    from .engine import Engine  # compiled: numba takes long to load
-
     if not isinstance(policy, Policy):
         raise ModelError(f"schedule: policy must be a Policy, got {type(policy).__name__}")
     if require_share(warmup, "schedule: warmup") == 1:

@@ -15,7 +15,7 @@ from ..base.files import write_json
 from ..base.results import Result, counted, percent
 from ..profile.profile import Profile
 from .graph import arrival_order
-from .kernel import state as kernel
+from .kernel import loop as kernel
 from .links import estimate_links
 
 if TYPE_CHECKING:
