@@ -6,8 +6,7 @@ from collections.abc import Collection
 HEAD = 2**16  # bytes that are looked at
 TIMES = "a table of step times gives a curve, too: queuemodel predict steps.csv"
 TRACE = ("traceEvents", "schemaVersion")
-#: Beginnings of what nothing here reads.
-FOREIGN = {
+FOREIGN = {  # beginnings of what nothing here reads
     rb"\s*\Z": "the file is empty",
     rb"PK\x03\x04|\xd0\xcf\x11\xe0": "a spreadsheet or zip archive; save its table as CSV, or give the file inside",
     rb"SQLite format 3\0": f"an SQLite database, as of Nsight Systems; record with torch.profiler; {TIMES}",
@@ -33,6 +32,7 @@ KNOWN = [
     ("[", "ph", f"a list of events, as Horovod's timeline, and no trace of torch.profiler; record one; {TIMES}"),
     ("[", "jobid attempts", "Philly's JSON log; make a CSV of timestamp, duration (in seconds), num_gpus"),
     *(("{", names, f"printed by queuemodel {by}; give the file that it was made of") for by, names in PRINTED.items()),
+    *((begin, "{}", "JSON with nothing in it that is known; is it the right file?") for begin in "{["),
     ("", "workers lower upper", "printed by queuemodel predict; give the file that it was made of"),
     ("", "name arrival_time speeds", "a workload; queuemodel schedule --workload takes it"),
     ("", "workers", "throughputs; queuemodel predict takes them"),
@@ -47,6 +47,6 @@ def mistaken(content: str | bytes, expected: Collection[str]) -> str:
     """What is known, by other names than the ``expected`` ones, and what to do with it; "" otherwise."""
     text = (content[:HEAD] if isinstance(content, str) else content[:HEAD].decode(errors="replace")).lstrip()
     json = text[:1] if text.startswith(("{", "[")) else ""
-    names = {*(re.findall(r'"([\w-]+)"', text) if json else re.split(r'[\s",;]+', text.partition("\n")[0]))}
+    names = {*(re.findall(r'"([\w-]+)"', text) if json else re.split(r'[\s",;]+', text.partition("\n")[0]))} or {"{}"}
     fitting = (row for row in KNOWN if row[0] == json and names.issuperset(row[1].split()))
     return next(("" if {*needed.split()} <= {*expected} else what for _, needed, what in fitting), "")

@@ -203,6 +203,7 @@ WRONG = {
     "philly.csv": "a log of jobs; queuemodel schedule --workload-format philly takes it",
     "helios.csv": "a log of jobs; queuemodel schedule --workload-format helios takes it",
     "philly.json": "Philly's JSON log; make a CSV of timestamp, duration (in seconds), num_gpus",
+    "nothing.json": "JSON with nothing in it that is known", "list.json": "JSON with nothing in it that is known",
     "execution.json": "an execution trace of PyTorch, which has no times; record with torch.profiler",
 }  # fmt: skip
 
@@ -223,7 +224,7 @@ def wrong(run, examples):
         "philly.csv": "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n",
         "helios.csv": "job_id,user,gpu_num,submit_time,duration\n1,u,2,2020-06-09 18:41:01,9\n",
         "philly.json": '[{"status": "Pass", "jobid": "a", "attempts": []}]',
-        "execution.json": '{"schema": "1.0.1", "pid": 1, "nodes": []}',
+        "nothing.json": "{ }\n", "list.json": "[]", "execution.json": '{"schema": "1.0.1", "pid": 1, "nodes": []}',
     }  # fmt: skip
     for name, text in texts.items():
         Path(name).write_text(text)
