@@ -32,26 +32,27 @@ from .checks import (
     require_writable,
 )
 from .errors import DataError
+from .recognition import FOREIGN, HEAD, mistaken
 
 MOST_UNPACKED = 2**31  # bytes; a file that unpacks to more is damaged, or a trap
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, unpacked if it is a .gz, without a byte order mark (raises `DataError`)."""
+    """The contents of a file, unpacked if gzip'd, without a byte order mark (raises `DataError`)."""
     require_file_name(path)
     try:
         content = Path(path).read_bytes()
-        if str(path).endswith(".gz") and content:
+        if (packed := str(path).endswith(".gz") or content.startswith(b"\x1f\x8b")) and content:
             with gzip.open(path) as file:
                 content = file.read(MOST_UNPACKED + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: damaged gzip file: {error}") from None
     except (OSError, ValueError) as error:  # ValueError: no path at all
         raise DataError(f"{path}: cannot be read: {_reason(error)}") from None
-    if len(content) > MOST_UNPACKED and str(path).endswith(".gz"):
+    if len(content) > MOST_UNPACKED and packed:
         raise DataError(f"{path}: unpacks to more than {MOST_UNPACKED:,} bytes; is it what it should be?")
-    if not content.strip():
-        raise DataError(f"{path}: the file is empty")
+    for what in (what for begin, what in FOREIGN.items() if re.match(begin, content[:HEAD])):
+        raise DataError(f"{path}: {what}")
     return content.removeprefix(codecs.BOM_UTF8)
 
 
@@ -256,6 +257,8 @@ def read_rows(
                 continue
             if not columns:
                 columns = [field.strip() for field in fields]
+                if not (others and {*required} <= {*columns}) and (hint := mistaken(text, [*required, *optional])):
+                    raise DataError(f"{file}: {hint}")
                 _require_columns(where, columns, required, optional, others, meanings or {})
                 continue
             if len(fields) != len(columns):
@@ -266,8 +269,8 @@ def read_rows(
             empty = False
             yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
     except csv.Error as error:
-        hint = f"is this a CSV with {_listed(required)}?"
-        raise DataError(f"{file}: line {lines.line_num}: {error}; {hint}") from None
+        hint = mistaken(text, required) or f"line {lines.line_num}: {error}; is this a CSV with {_listed(required)}?"
+        raise DataError(f"{file}: {hint}") from None
     if empty:
         raise DataError(f"{file}: no {what} below the header")
 

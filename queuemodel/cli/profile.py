@@ -16,6 +16,8 @@ from ..adapters import Backend, Interrupted, profile_live, pytorch, tensorflow
 from ..base.checks import JSON, require_writable
 from ..base.drawing import save_figure
 from ..base.errors import DataError
+from ..base.files import read_bytes
+from ..base.recognition import TRACE, mistaken
 from ..models.predict import predict
 from ..profile.examples import copy_examples, example_files
 from ..profile.profile import Profile
@@ -211,11 +213,13 @@ def _require_traces(folder: Path) -> None:
     """Refuse a file instead of its folder, and JSON by another name."""
     if folder.is_file():
         raise DataError(f"{folder}: a file; give the folder that holds the files of the run")
-    if not _holds(folder, pattern="**/*") and (others := sorted(folder.glob("*.json*"))):
-        raise DataError(
-            f"{others[0]}: if torch.profiler wrote it, rename it to end in .pt.trace.json or .pt.trace.json.gz; "
-            "other JSON is not read here, nor is a timeline of TensorFlow 1: keep the RunMetadata that it is made of"
-        )
+    if not folder.is_dir() or _holds(folder, pattern="**/*"):
+        return
+    for path in sorted(path for path in folder.glob("[!.]*") if path.is_file()):
+        if (what := mistaken(read_bytes(path), TRACE)) or ".json" in path.name:
+            what = what or "if torch.profiler wrote it, rename it to end in .pt.trace.json[.gz]; else not read"
+            raise DataError(f"{path}: {what}; of TensorFlow 1 the RunMetadata is read")
+    raise DataError(f"{folder}: no traces in it; PyTorch's *.pt.trace.json[.gz] expected, or TensorFlow's *.pb[.gz]")
 
 
 def _holds(folder: str | Path, suffixes: tuple[str, ...] = FILES, *, pattern: str = "*") -> bool:
@@ -289,7 +293,7 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
 @ask.command()
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 def examples_command(folder: Path | None) -> None:
-    """List the packaged examples, or copy them into FOLDER; files of these names stay.
+    """List the packaged examples, or copy them into FOLDER, made if absent; files of these names stay.
 
     \b
     Example:

@@ -19,7 +19,7 @@ NEEDS = {
     "spread_speed": "nodes_per_machine",
 }
 #: Published formats of workloads, and whether the speeds of their jobs are in files of their own.
-PUBLISHED = {"philly": False, "alibaba": False, "gavel": True, "elasticflow": True, "pollux": True}
+PUBLISHED = {"philly": False, "helios": False, "alibaba": False, "gavel": True, "elasticflow": True, "pollux": True}
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
@@ -41,6 +41,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
 @ask.option("--workload", ask.FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
 @ask.one_of("--workload-format", ["csv", *PUBLISHED], "A published format.", default="csv", show_default=True)
 @ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow or pollux.")
+@ask.option("--drop-empty", is_flag=True, help="Leave out jobs of a log without GPUs or duration.")
 @ask.option("--nodes count", ask.COUNT, required=True, help="In the cluster.")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
@@ -67,7 +68,7 @@ def schedule_command(output_format: str, records: bool, plot: str | None, **opti
 
     count, settings = options.pop("count"), {name: options.pop(name) for name in ("seed", "warmup")}
     named = {text: policy_named(text) for text in options.pop("policies")}
-    jobs = _jobs(*(options.pop(name) for name in ("workload", "workload_format", "speeds")), nodes=count)
+    jobs = _jobs(*(options.pop(name) for name in ("workload", "workload_format", "speeds", "drop_empty")), nodes=count)
     nodes = Nodes(count, **_effective(options))
     settings["history"] = plot is not None and len(named) == 1  # for `plot_nodes`
     schedules: dict[str, Schedule] = {}
@@ -86,7 +87,7 @@ def schedule_command(output_format: str, records: bool, plot: str | None, **opti
     print_schedules(schedules, nodes=count, output_format=output_format, records=records)
 
 
-def _jobs(path: str, layout: str, speeds: str | None, *, nodes: int) -> Any:
+def _jobs(path: str, layout: str, speeds: str | None, drop_empty: bool, *, nodes: int) -> Any:
     """The workload in a file of some format."""
     from .. import scheduling
     from ..models.instances import curve_of
@@ -94,9 +95,12 @@ def _jobs(path: str, layout: str, speeds: str | None, *, nodes: int) -> Any:
     if PUBLISHED.get(layout, False) != (speeds is not None):
         needed = "needs the measured speeds of its jobs; give them" if speeds is None else "has none; leave it out"
         raise click.UsageError(f"--speeds: a workload of format {layout} {needed}")
+    if drop_empty and PUBLISHED.get(layout, True):
+        raise click.UsageError(f"--drop-empty: a workload of format {layout} has no such jobs; leave it out")
     if layout == "csv":
         return scheduling.read_workload(path, nodes=nodes, predicted=curve_of)
-    return getattr(scheduling, f"read_{layout}")(path, *filter(None, [speeds]))
+    read = getattr(scheduling, f"read_{layout}")
+    return read(path, drop_empty=drop_empty) if speeds is None else read(path, speeds)
 
 
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:

@@ -49,12 +49,13 @@ def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
 
 
 def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:
-    """Copy the example files into ``folder`` and list the copies; existing files of these names stay."""
+    """Copy the example files into ``folder``, made if absent, and list the copies; files of these names stay."""
     copied = []
     for target in (Path(folder, name) for name in example_files()):
         if target.exists():
             continue
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             with resources.as_file(_file(target.name)) as source:
                 shutil.copyfile(source, target)
         except OSError as error:

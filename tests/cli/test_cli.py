@@ -251,6 +251,20 @@ def test_published_workloads_are_read_by_name(run):
         assert (code, "--speeds" in err) == (2, True)
 
 
+def test_jobs_that_took_nothing_are_left_out_when_asked(run):
+    rows = ("submit_time,gpu_num,duration", *(f"2020-06-09 18:41:01,{job}" for job in ("{},60", "2,{}", "2,60")))
+    log = "\n".join(rows) + "\n"
+    asked = ("schedule", "--workload", "log.csv", "--workload-format", "helios", "--nodes", 4, "--policy", "fifo")
+    for gpus, seconds, left in ((0, 60, 2), (2, 0, 2), (0, 0, 1)):
+        Path("log.csv").write_text(log.format(gpus, seconds))
+        refused(run(*asked), "--drop-empty", status=1)
+        code, out, _ = run(*asked, "--drop-empty", "--format", "json")
+        assert (code, json.loads(out)["policies"]["fifo"]["jobs"]) == (0, left)
+    for wrong in ("csv", "gavel"):
+        refused(run(*asked[:4], wrong, *asked[5:], "--drop-empty", *(["--speeds", "s.json"] * (wrong == "gavel"))),
+                f"--drop-empty: a workload of format {wrong} has no such jobs", status=2)  # fmt: skip
+
+
 def test_a_comparison_is_a_table_a_picture_and_json(run, told):
     words = "compare alexnet-60.json --workers 4 --problem least-squares --seeds 2 --steps 200"
     asked = f"{words} --strategy sync --strategy top-k"

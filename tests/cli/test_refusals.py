@@ -1,6 +1,8 @@
 """What people mistype, forget and interrupt: one line that says what to do, and the right exit status."""
 
+import gzip
 import os
+import pickle
 import shlex
 import signal
 import subprocess
@@ -69,7 +71,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),
         # files
         (f"{PLAN} --instances nowhere.csv --throughput 1", "nowhere.csv"),
-        (f"{PLAN} --instances alexnet-60.json --throughput 1", "alexnet-60.json: line 1"),
+        (f"{PLAN} --instances alexnet-60.json --throughput 1", "alexnet-60.json: a profile; queuemodel predict"),
         (f"{AT_TWO} --chrome-trace no/t.json", "there is no folder"),
         (f"{AT_TWO} --chrome-trace t.csv", "must end in one of .json, .json.gz"),
         (f"{RANKS_AT_TWO} --plot a.gif", "must end in"),
@@ -159,7 +161,7 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
         refused(run("import-trace", *folders, "--batch-size", batch_size, "-o", output), *parts)
 
     told(tmp_path / "nowhere", "nowhere")
-    told(empty, "empty")
+    told(empty, "empty: no traces in it; PyTorch's *.pt.trace.json[.gz] expected, or TensorFlow's *.pb[.gz]")
     told(empty, "batch-size", batch_size=0)
     told(empty, "there is no folder", output=tmp_path / "no" / "p.json")
     told(empty, "p.csv", "must end in one of .json, .json.gz", output=tmp_path / "p.csv")
@@ -170,9 +172,16 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     told(DATA / "alexnet-60", f"give each run's folder: {DATA / 'alexnet-60' / 'trace'}")
     told(DATA / "ddp" / "ddp-alexnet-40", "ddp-alexnet-40/trace_n1 ", "trace_n2")
     assert target.read_text() == "earlier"
-    (empty / "timeline.json").write_text('[{"name": "NEGOTIATE_ALLREDUCE", "ph": "B", "ts": 1}]')
-    for name in ("trace_rank0.json", "timeline.json"):
-        refused(run("predict", empty / name), "becomes a profile by queuemodel import-trace")
+    refused(run("predict", empty / "trace_rank0.json"), "become a profile by queuemodel import-trace")
+    (empty / "trace_rank0.json").rename(empty / "z.txt")
+    for name in ("timeline.json", "timeline.pt.trace.json"):  # as Horovod writes it, which never ends the list
+        (empty / name).write_text('[\n{"name": "NEGOTIATE_ALLREDUCE", "ph": "B", "ts": 1},\n')
+        said = f"{name}: a list of events, as Horovod's timeline, and no trace of torch.profiler"
+        refused(run("predict", empty / name), said)
+        told(empty, said, "queuemodel predict steps.csv")
+        (empty / name).unlink()
+    (empty / "report.sqlite").write_bytes(b"SQLite format 3\0" + bytes(100))
+    told(empty, "report.sqlite: an SQLite database, as of Nsight Systems; record with torch.profiler")
     for trace in (DATA / "alexnet-60" / "trace", DATA / "alexnet-60" / "trace" / "step_000.pb.gz"):
         refused(run("predict", trace), "become one by queuemodel import-trace FOLDER")
 
@@ -188,6 +197,102 @@ def test_solve_names_what_is_no_network(run, examples, text, message):
     (examples / "other").write_text(text)
     refused(run("solve", "other", "--population", 2), "other: ", message)
     refused(run("solve", "alexnet-60.json", "--population", 2), "is for queuemodel predict")
+
+
+#: Files of this package and of others, and what is said of each where another is expected.
+WRONG = {
+    "network.json": "a queueing network; queuemodel solve takes it",
+    "alexnet-60.json": "a profile; queuemodel predict takes it",
+    "curve.json": "printed by queuemodel predict; give the file that it was made of",
+    "curve.csv": "printed by queuemodel predict; give the file that it was made of",
+    "model.json": "printed by queuemodel fit", "plan.json": "printed by queuemodel plan",
+    "comparison.json": "printed by queuemodel compare", "schedule.json": "printed by queuemodel schedule",
+    "measure.json": "printed by queuemodel simulate or next-measurement",
+    "jobs.csv": "a workload; queuemodel schedule --workload takes it",
+    "prices.csv": "machines and prices; queuemodel plan --instances takes them",
+    "examples.csv": "examples to a target; queuemodel compare --convergence takes them",
+    "shakesmall-p100-throughputs.csv": "throughputs; queuemodel predict takes them",
+    "resnet50-t4-placements.csv": "step times by placement; queuemodel predict takes them",
+    "philly.csv": "a log of jobs; queuemodel schedule --workload-format philly takes it",
+    "helios.csv": "a log of jobs; queuemodel schedule --workload-format helios takes it",
+    "philly.json": "Philly's JSON log; make a CSV of timestamp, duration (in seconds), num_gpus",
+    "nothing.json": "JSON with nothing in it that is known", "list.json": "JSON with nothing in it that is known",
+    "execution.json": "an execution trace of PyTorch, which has no times; record with torch.profiler",
+}  # fmt: skip
+
+
+@pytest.fixture
+def wrong(run, examples):
+    """A folder with all of these, the printed ones as they are printed."""
+    printed = {
+        "curve.json": f"{PREDICT} --workers 1:2 --method mva", "model.json": "fit alexnet-60.json",
+        "plan.json": f"{PLAN} --workers 1:2 --method mva --min-efficiency 0.5",
+        "comparison.json": f"{COMPARE} --workers 2", "measure.json": "next-measurement alexnet-60.json",
+        "schedule.json": f"{SCHEDULE} fifo", "curve.csv": f"{PREDICT} --workers 1:2 --method mva",
+    }  # fmt: skip
+    texts = {
+        "network.json": '{"format": "queuemodel-network", "version": 1, "stations": []}',
+        "jobs.csv": "name,arrival_time,steps,speeds\na,0,9,1:2.0\n", "prices.csv": "name,price\na,1\n",
+        "examples.csv": "batch_size,examples\n8,100\n",
+        "philly.csv": "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n",
+        "helios.csv": "job_id,user,gpu_num,submit_time,duration\n1,u,2,2020-06-09 18:41:01,9\n",
+        "philly.json": '[{"status": "Pass", "jobid": "a", "attempts": []}]',
+        "nothing.json": "{ }\n", "list.json": "[]", "execution.json": '{"schema": "1.0.1", "pid": 1, "nodes": []}',
+    }  # fmt: skip
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    for name, words in printed.items():
+        Path(name).write_text(run(*words.split(), "--format", name.split(".")[1])[1])
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("predict {}", "predict takes"), ("compare alexnet-60.json --convergence {}", "--convergence"),
+        ("plan alexnet-60.json --throughput 1 --instances {}", "--instances"),
+        ("schedule --nodes 4 --policy fifo --workload {}", "--workload takes"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_command_names_the_one_that_takes_it(run, wrong, command, own):
+    for file, said in WRONG.items():
+        if own not in said:
+            refused(run(*command.format(file).split()), f"{file}: {said}", status=1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"PK\x03\x04" + bytes(99), "spreadsheet or zip"), (b"\xd0\xcf\x11\xe0" + bytes(99), "save its table as CSV"),
+        (b"PAR1" + bytes(99), "a Parquet, HDF5"), (pickle.dumps([1]), "a Python pickle; write it as JSON or CSV"),
+        (b"SQLite format 3\0" + bytes(99), "an SQLite database"), (b"<!DOCTYPE html><html></html>", "an HTML page"),
+        ("workers,step_time\n1,2\n".encode("utf-16"), "UTF-16 text; save it in UTF-8"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"), (b"BZh9" + bytes(99), "unpack it"),
+        (gzip.compress(gzip.compress(b"{}")), "unpack it"), (gzip.compress(bytes(257) + b"ustar"), "unpack it"),
+        (b"", "the file is empty"), (b"\n", "the file is empty"),
+    ],
+)  # fmt: skip
+def test_what_nothing_reads_is_named_by_every_reader(run, tmp_path, content, said):
+    for name in ("a.json", "a.csv", "a.pt.trace.json", "a"):
+        (tmp_path / name).write_bytes(content)
+    for command in ("predict a.json", "predict a.csv", "predict a", "solve a.json --population 1", "compare a.json",
+                    "schedule --workload a.csv --nodes 4 --policy fifo"):  # fmt: skip
+        refused(run(*command.split()), said, status=1)
+    refused(run("import-trace", tmp_path, "--batch-size", 1, "-o", "p.json"), said, status=1)
+
+
+def test_the_contents_say_what_a_file_is_and_not_its_name(run, examples):
+    packed = Path("packed.json")
+    packed.write_bytes(gzip.compress(Path("alexnet-60.json").read_bytes()))
+    Path("profile.csv").write_text(Path("alexnet-60.json").read_text())
+    asked = ("--workers", 2, "--method", "mva")
+    assert run("predict", packed, *asked) == run("predict", "profile.csv", *asked) == run(*PREDICT.split(), *asked)
+
+
+def test_examples_are_copied_into_a_folder_that_is_made(run, tmp_path):
+    code, out, _ = run("examples", tmp_path / "new" / "folder")
+    assert (code, len(out.splitlines())) == (0, len(list((tmp_path / "new" / "folder").iterdir())))
+    (tmp_path / "file").write_text("")
+    refused(run("examples", tmp_path / "file"), "cannot be written", status=1)
 
 
 def test_an_interruption_is_one_line_and_its_own_status(capsys):

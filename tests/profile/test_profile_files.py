@@ -87,7 +87,8 @@ BAD = {
     "cluster.parameter_servers": [(5_000_000, "parameter_servers must be at most 1,000")],
     "cluster.bandwidth": [(0, "bandwidth"), (10.0, "10 Gbit/s are 1.25e9")],
     "version": [(2, "a newer queuemodel may read it"), (0, "version")],
-    "format": [("queuemodel-network", "format must be 'queuemodel-profile', got 'queuemodel-network'")],
+    "format": [("queuemodel-network", "a queueing network; queuemodel solve takes it"),
+               ("other", "format must be 'queuemodel-profile', got 'other'")],
     "throughputs": [([{"workers": 0, "steps_per_second": 1.0}], "workers"),
                     ([{"workers": 1, "steps_per_second": -1.0}], "steps_per_second")],
     "gradient_norms": [
