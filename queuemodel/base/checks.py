@@ -44,11 +44,11 @@ def require_number(
     number = _float(value)
     unit = f" {unit}" if unit else ""
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
-        raise error(f"{what} must be finite and {'> 0' if positive else '>= 0'}{unit}, got {_shown(value)}")
+        raise error(f"{what} must be finite and {'> 0' if positive else '>= 0'}{unit}, {got(value)}")
     if positive and number < SMALLEST_POSITIVE:
-        raise error(f"{what} must be at least {SMALLEST_POSITIVE:g}{unit}, got {_shown(value)}")
+        raise error(f"{what} must be at least {SMALLEST_POSITIVE:g}{unit}, {got(value)}")
     if number > largest:
-        raise error(f"{what} must be at most {largest:g}{unit}, got {_shown(value)}")
+        raise error(f"{what} must be at most {largest:g}{unit}, {got(value, share=largest == 1)}")
     return number
 
 
@@ -68,9 +68,9 @@ def require_count(
         return value
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
-        raise error(f"{what} must be a whole number of at least {least:,}, got {_shown(value)}")
+        raise error(f"{what} must be a whole number of at least {least:,}, {got(value)}")
     if value > most:
-        raise error(f"{what} must be at most {most:,}, got {_shown(value)}")
+        raise error(f"{what} must be at most {most:,}, {got(value)}")
     return int(value)
 
 
@@ -84,7 +84,8 @@ def require_share(
     """The value as a float between 0 and 1 (``open_ended``: strictly), or raise an ``error``."""
     number = _float(value)
     if not (0 < number < 1 if open_ended else 0 <= number <= 1):
-        raise error(f"{what} must be between 0 and 1{', both left out' if open_ended else ''}, got {_shown(value)}")
+        left_out = ", both left out" if open_ended else ""
+        raise error(f"{what} must be between 0 and 1{left_out}, {got(value, share=True)}")
     return number
 
 
@@ -155,6 +156,14 @@ def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[
                 pass
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def got(value: Any, *, share: bool = False) -> str:
+    """The end of a refusal, with what may be meant: commas in numbers, percent of a ``share``."""
+    if isinstance(value, str) and re.search(r"\d,\d", value):
+        return f"got {_shown(value)}; write it without commas, a decimal with a point"
+    percent = _float(value) if share else 0
+    return f"got {_shown(value)}" + (f"; write {percent / 100:g} for {percent:g} %" if 1 < percent < 100 else "")
 
 
 def _shown(value: Any) -> str:

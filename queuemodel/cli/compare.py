@@ -21,7 +21,7 @@ from . import options as ask
 
 @ask.command()
 @ask.PROFILE
-@ask.option("--workers", ask.COUNTS, "Numbers of workers, like 8, 1:8 or 2,4,8.", default="8", show_default=True)
+@ask.option("--workers", ask.WORKERS, "Numbers of workers, like 8, 1:8 or 2,4,8.", default="8", show_default=True)
 @ask.one_of("--strategy", NAMES, "Strategies to compare; may be repeated.", multiple=True,
             show_default="all that the profiled machines can run")  # fmt: skip
 @ask.one_of("--problem", KINDS, "Convex or neural problem to train instead of the job.")
@@ -34,7 +34,7 @@ from . import options as ask
 @ask.ROUNDS
 @ask.option("--deadline", ask.DURATION, "Longest time to the target, like 90min.")
 @ask.option("--chance", ask.INNER_SHARE, "Probability of meeting the deadline.  [default: 0.5]", common=False)
-@ask.option("--price price_per_node_hour", ask.POSITIVE, "Price per node and hour.")
+@ask.option("--price price_per_node_hour", ask.PRICE, "Price per node and hour.")
 @ask.option("--plot", ask.FILE, "Loss against time, or time against workers (.png, .svg, .pdf).")
 @ask.option("--confidence", ask.INNER_SHARE, "Probability of the intervals.", default=0.9, show_default=True,
             common=False)  # fmt: skip

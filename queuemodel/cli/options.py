@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,13 @@ import click
 
 from ..base.checks import MOST_EXAMPLES, nearest, require_count, require_number, require_seed, require_share
 from ..base.errors import DataError, QueueModelError
-from ..base.files import parse_bandwidth, parse_duration, parse_size
+from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_duration, parse_size, share_in
 from ..base.results import Result, Rows
+from ..profile.job import MOST_WORKERS
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, FLAG, KINDS, of_group
 
-#: More machines or customers than this are a typing mistake.
+#: More customers or nodes than this are a typing mistake.
 LARGEST = 1_000_000
 
 
@@ -51,37 +53,35 @@ class OneOf(click.Choice):
         return str(value)
 
 
-def _counts(text: str) -> Sequence[int]:
-    """Increasing numbers of machines or customers: ``8``, ``1:32`` (both ends included) or ``1,2,4,8``."""
-    try:
-        if ":" in text:
-            first, last = map(int, text.split(":"))
-            counts: Sequence[int] = range(first, last + 1)
-        else:
-            counts = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        raise DataError(f"{text!r} is not like 8, 1:32 or 1,2,4,8") from None
-    if not counts:
-        raise DataError(f"{text!r}: the range is empty, its first number must not exceed its last")
-    if counts[0] < 1 or counts[-1] > LARGEST:
-        raise DataError(f"{text!r}: numbers must be 1 to {LARGEST:,}")
-    return counts
+def _counts(most: int) -> Callable[[str], Sequence[int]]:
+    """A reader of increasing numbers up to ``most``: ``8``, ``1:32`` or ``1-32`` (both ends included), ``1,2,4:8``."""
 
-
-def _number(kind: type, require: Callable[..., Any], what: str = "it", **limits: Any) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = text  # for the check to refuse
-        return require(value, what, **limits)
+    def parse(text: str) -> Sequence[int]:
+        counts: set[int] = set()
+        for part in text.strip("[]() ").split(","):
+            ends = [number_in(end) for end in re.split(r"\s*(?::|-|–|\.\.|to)\s*", part.strip())]
+            if len(ends) > 2 or not all(isinstance(end, int) for end in ends):
+                raise DataError(f"{text!r} is not like 8, 1:32 or 1,2,4,8")
+            if not 1 <= min(ends) <= max(ends) <= most:
+                raise DataError(f"{text!r}: numbers must be 1 to {most:,}")
+            if ends[0] > ends[-1]:
+                raise DataError(f"{text!r}: the range is empty, its first number must not exceed its last")
+            counts.update(range(ends[0], ends[-1] + 1))
+        return sorted(counts)
 
     return parse
 
 
+def _number(
+    read: Callable[[str], Any], require: Callable[..., Any], what: str = "it", **limits: Any
+) -> Callable[[str], Any]:
+    """A reader of one number within limits."""
+    return lambda text: require(read(text), what, **limits)
+
+
 def each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[float]]]:
     """Values by worker, the last one for all that follow (``10Gbit/s*3,1Gbit/s``), as a function of their number."""
-    counted = _number(int, require_count, "count", most=LARGEST)
+    counted = _number(count_in, require_count, "count", most=LARGEST)
 
     def parse_each(text: str) -> Callable[[int], list[float]]:
         values: list[float] = []
@@ -104,31 +104,35 @@ def _run(text: str) -> tuple[int, float | None, float]:
         if not equals:
             raise DataError("must be like 4=1.74 or 4@5Gbit/s=1.1")
         return (
-            _number(int, require_count, "workers", most=LARGEST)(workers),
+            _number(count_in, require_count, "workers", most=MOST_WORKERS)(workers),
             parse_bandwidth(bandwidth) if at else None,
-            _number(float, require_number, "steps per second", positive=True)(speed),
+            _number(number_in, require_number, "steps per second", positive=True)(speed),
         )
     except QueueModelError as error:
         raise DataError(f"{text!r}: {error}") from None
 
 
-def _or_none(parse: Callable[[str], float]) -> Callable[[str], float]:
-    """0 needs no unit."""
-    return lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse(text)
+def _price(text: str) -> Any:
+    """An amount of money, perhaps with its sign, and per hour."""
+    return count_in(re.sub(r"^\s*[$€£]|[$€£]?\s*(/\s*h(ou)?r?)?\s*$", "", text))
 
 
 BANDWIDTH = Parsed("bandwidth", parse_bandwidth)
 DURATION = Parsed("duration", parse_duration)
-DURATION_OR_NONE = Parsed("duration", _or_none(parse_duration))
+DURATION_OR_NONE = Parsed("duration", or_zero(parse_duration))
 SIZE = Parsed("size", parse_size)
-COUNTS = Parsed("counts", _counts)
-COUNT = Parsed("count", _number(int, require_count, most=LARGEST))
-DATASET_SIZE = Parsed("count", _number(int, require_count, most=MOST_EXAMPLES))
+COUNTS, WORKERS = (Parsed("counts", _counts(most)) for most in (LARGEST, MOST_WORKERS))
+COUNT = Parsed("count", _number(count_in, require_count, most=LARGEST))
+WORKER_COUNT = Parsed("count", _number(count_in, require_count, most=MOST_WORKERS))
+#: For a check that follows.
+WHOLE = Parsed("count", count_in)
+DATASET_SIZE = Parsed("count", _number(count_in, require_count, most=MOST_EXAMPLES))
 RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
-SEED = Parsed("seed", _number(int, require_seed))
-POSITIVE = Parsed("number", _number(float, require_number, positive=True))
-SHARE = Parsed("share", _number(float, require_share))
-INNER_SHARE = Parsed("share", _number(float, require_share, open_ended=True))
+SEED = Parsed("seed", _number(count_in, require_seed))
+POSITIVE = Parsed("number", _number(number_in, require_number, positive=True))
+PRICE = Parsed("price", _number(_price, require_number, positive=True))
+SHARE = Parsed("share", _number(share_in, require_share))
+INNER_SHARE = Parsed("share", _number(share_in, require_share, open_ended=True))
 
 FILE = click.Path(dir_okay=False)
 PROFILE = click.argument("profile", type=click.Path())
@@ -276,7 +280,7 @@ INTERVALS = together(
 #: What to predict from, and for which machines.
 PREDICTION = together(
     PROFILE,
-    option("--workers", COUNTS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
+    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
     STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, options("placements"), ROUNDS, SIMULATION,
     NETWORK, INTERVALS,
 )  # fmt: skip
@@ -286,9 +290,9 @@ GOALS = together(
     option("--epochs", POSITIVE, "Passes over the data set."),
     option("--dataset-size", DATASET_SIZE, "Examples per epoch, if the profile lacks them.", common=False),
     option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
-    option("--price price_per_node_hour", POSITIVE, "Price per node and hour."),
-    option("--budget", POSITIVE, "Largest cost of the training; needs --price."),
-    option("--min-efficiency", POSITIVE, "Least efficiency X(N) / (N X(1)), 0 to 1.", common=False),
+    option("--price price_per_node_hour", PRICE, "Price per node and hour."),
+    option("--budget", PRICE, "Largest cost of the training; needs --price."),
+    option("--min-efficiency", SHARE, "Least efficiency X(N) / (N X(1)), 0 to 1.", common=False),
 )  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @ask.command()
 @ask.PREDICTION
 @ask.GOALS
-@ask.option("--min-marginal-speedup", ask.POSITIVE, "Least speedup that each worker adds, 0 to 1.",
+@ask.option("--min-marginal-speedup", ask.SHARE, "Least speedup that each worker adds, 0 to 1.",
             common=False)  # fmt: skip
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
 @ask.option("--instances", ask.FILE,
@@ -139,7 +139,7 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
 
 @ask.command()
 @ask.PROFILE
-@ask.option("--workers", ask.COUNTS, "Number of workers whose interval to narrow.", default="16", show_default=True)
+@ask.option("--workers", ask.WORKERS, "Number of workers whose interval to narrow.", default="16", show_default=True)
 @ask.MEASUREMENTS
 @ask.format_option
 def next_measurement_command(output_format: str, **options: Any) -> None:
@@ -160,7 +160,7 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
 @ask.PREDICTION
 @ask.GOALS
 @ask.option("-o --output", ask.FILE, "The page to write (.html).", required=True)
-@ask.option("--show shown", ask.COUNT, "Number of workers that the page shows first.", common=False)
+@ask.option("--show shown", ask.WORKER_COUNT, "Number of workers that the page shows first.", common=False)
 @ask.format_option
 def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
     """Write a report: one HTML file with what-ifs, which needs no network.

@@ -33,7 +33,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
         ask.option("--checkpoint-seconds", ask.DURATION,
                    "Between checkpoints: a failed job goes back to its last, or to its start."),
         ask.option("--nodes-per-machine", ask.COUNT, "Nodes per machine."),
-        ask.option("--spread-speed", ask.POSITIVE, "Relative speed of a job on more machines than it needs, 0 to 1."),
+        ask.option("--spread-speed", ask.SHARE, "Relative speed of a job on more machines than it needs, 0 to 1."),
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 @cluster_options(restart_seconds="30s")
 @ask.option("--warmup", ask.SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
 @ask.option("--seed", ask.SEED, default=0, show_default=True)
-@ask.option("--n-jobs", int, default=1, show_default=True, help="Processes; -1: all cores.")
+@ask.option("--n-jobs", ask.WHOLE, default=1, show_default=True, help="Processes; -1: all cores.")
 @ask.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
 @ask.option("--output", ask.FILE, help="Write every run as JSON.")
 @ask.option("--plot", ask.FILE, help="Draw response time against load.")

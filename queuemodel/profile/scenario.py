@@ -16,7 +16,7 @@ from typing import Any
 
 from ..base.checks import MOST_EXAMPLES, nearest, require_choice, require_count, require_number, require_share
 from ..base.errors import DataError, ModelError
-from ..base.files import parse_bandwidth, parse_latency, parse_size
+from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_latency, parse_size, share_in
 from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 from ..transport.trees import COLLECTIVES
 from .job import require_bandwidth
@@ -67,18 +67,8 @@ class Kind:
             raise ModelError(f"{what}: {error}") from None
 
 
-def number_in(text: str) -> Any:
-    """A number, or the text, for a check to refuse."""
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text
-
-
 def count(most: int, least: int = 1) -> Kind:
-    return Kind("count", partial(require_count, least=least, most=most), number_in)
+    return Kind("count", partial(require_count, least=least, most=most), count_in)
 
 
 def choice(names: Iterable[str]) -> Kind:
@@ -86,7 +76,7 @@ def choice(names: Iterable[str]) -> Kind:
 
 
 POSITIVE = Kind("number", partial(require_number, positive=True, largest=LARGEST_FACTOR), number_in)
-SHARE = Kind("share", require_share, number_in)
+SHARE = Kind("share", require_share, share_in)
 LINK = Kind("bandwidth", partial(require_bandwidth, error=ModelError), parse_bandwidth)
 SIZE = Kind("size", partial(require_number, positive=True, unit="bytes", largest=MOST_BYTES), parse_size)
 FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
@@ -94,8 +84,7 @@ FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
 
 def seconds(largest: float) -> Kind:
     """A short duration; 0 needs no unit."""
-    read: Callable[[str], Any] = lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse_latency(text)  # noqa: E731
-    return Kind("duration", partial(require_number, unit="seconds", largest=largest), read)
+    return Kind("duration", partial(require_number, unit="seconds", largest=largest), or_zero(parse_latency))
 
 
 def _algorithm(names: Iterable[str], method: str) -> Kind:
