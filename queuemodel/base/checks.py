@@ -105,15 +105,23 @@ def require_choice(
     return value
 
 
+def require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:
+    """Refuse a keyword that ``what`` has not."""
+    for unknown in (name for name in names if name not in known):
+        raise ModelError(f"{what}: {unknown} is not an argument{nearest(unknown, known)}")
+
+
 def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | None = None) -> str:
-    """The end of a refusal: the name that begins so, has these words or is spelt alike; ``called``: synonyms."""
-    words = {_words(one): meant for one, meant in ({str(one): str(one) for one in known} | dict(called or {})).items()}
+    """The end of a refusal: the name that begins so, has these words or is spelt so; ``called``: synonyms or advice."""
+    known = list(known)
+    words = {_words(one): meant for one, meant in (dict(called or {}) | {str(one): str(one) for one in known}).items()}
     spelt = {"".join(parts): meant for parts, meant in words.items()}
     typed = "".join(_words(value))
     begun = [one for one in spelt if len(typed) > 1 and one.startswith(typed)]
     found = begun or ["".join(parts) for parts in words if typed and set(_words(value)) <= set(parts)]
     alike = difflib.get_close_matches(typed, found or spelt, 1, 0.0 if found else 0.6)
-    return f"; did you mean {spelt[alike[0]]!r}?" if alike else ""
+    meant = spelt[alike[0]] if alike else ""
+    return f"; did you mean {meant!r}?" if meant in map(str, known) else f"; {meant}" if meant else ""
 
 
 def _words(text: Any) -> tuple[str, ...]:
@@ -163,7 +171,7 @@ def got(value: Any, *, share: bool = False) -> str:
     if isinstance(value, str) and re.search(r"\d,\d", value):
         return f"got {_shown(value)}; write it without commas, a decimal with a point"
     percent = _float(value) if share else 0
-    return f"got {_shown(value)}" + (f"; write {percent / 100:g} for {percent:g} %" if 1 < percent < 100 else "")
+    return f"got {_shown(value)}" + (f"; write {percent / 100:g} for {percent:g} %" if 2 <= percent < 100 else "")
 
 
 def _shown(value: Any) -> str:
@@ -198,4 +206,5 @@ def extra(module: str, name: str, *, what: str) -> Any:
         return import_module(module)
     except ImportError:
         package = module.partition(".")[0].replace("google", "protobuf")
-        raise MissingDependencyError(f"{what} needs {package}: pip install 'queuemodel[{name}]'") from None
+        hint = f"pip install {package}, or '.[{name}]' in a checkout of queuemodel"
+        raise MissingDependencyError(f"{what} needs {package}: {hint}") from None

@@ -208,6 +208,12 @@ def readable_rate(value: float) -> str:
     return f"{bits:.3g} bit/s"
 
 
+def readable_duration(seconds: float, digits: int = 4) -> str:
+    """Seconds as text: ``"1.5 min"``."""
+    unit = next((name for name in ("h", "min") if seconds >= _SECONDS[name]), "s")
+    return f"{seconds / _SECONDS[unit]:.{digits}g} {unit}"
+
+
 MOST_COLUMNS = 1000
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)

@@ -50,7 +50,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
 @ask.RANKS_PER_NODE
 @ask.FORM
 @ask.MEASUREMENTS
-@ask.option("--seed", ask.SEED, default=0, show_default=True)
+@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
 @ask.format_option
 def fit_command(output_format: str, **options: Any) -> None:
     """Fit a profile: each parameter with its standard error, its origin, and whether it is identified.
@@ -116,6 +116,8 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
 
+    The exit status is 3 where a goal is not met.
+
     \b
     Examples:
       queuemodel plan profile.json --epochs 90 --deadline 12h --price 2.50
@@ -132,9 +134,17 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
     if goal["epochs"] is not None or goal["throughput"] is not None:
         require_batch_size(question)
     if instances is not None:
-        ask.show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)
+        offers = plan_instances(instances=read_instances(instances), **question, **goal)
+        ask.show(offers, output_format)
+        unmet = offers.cheapest is None
     else:
-        ask.show(plan(predict(**question), **goal, **others), output_format)
+        if all(value is None for name, value in (goal | others).items() if name not in ("epochs", "dataset_size")):
+            raise click.UsageError("give a goal, like --deadline, --price, --throughput or --min-efficiency")
+        planned = plan(predict(**question), **goal, **others)
+        ask.show(planned, output_format)
+        unmet = any(choice.workers is None for choice in planned.choices)
+    if unmet:
+        raise click.exceptions.Exit(3)
 
 
 @ask.command()

@@ -50,7 +50,7 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @ask.option("--batch-size", ask.WHOLE, help="TensorFlow: examples per step.  [default: the data set's]")
 @ask.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @ask.option("--progress/--no-progress", None, default=None, help="[default: where standard error is a terminal]")
-@ask.option("-o --output", ask.FILE, default="profile.json", show_default=True)
+@ask.option("-o --output", ask.FILE, default="profile.json", show_default=True, help="The profile to write.")
 @ask.format_option
 def profile_command(
     model: str,

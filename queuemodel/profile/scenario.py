@@ -7,7 +7,7 @@ field's effect on a profile, if it has one: every model then covers it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
@@ -29,6 +29,14 @@ MOST_SPEEDS = 2000
 #: A larger factor is a typing mistake.
 LARGEST_FACTOR = 1e15
 STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
+SHARDED = "sharded training is not modelled from a profile; a table of step times still gives a curve (all-reduce)"
+#: How else ways of training are called, with their names or what to do.
+CALLED = {
+    "async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ps": "give async-ps, or sync-ps for rounds",
+    **dict.fromkeys(("ddp", "horovod", "nccl", "data-parallel", "mirrored", "allreduce"), "all-reduce"),
+    **dict.fromkeys(("fsdp", "fsdp2", "zero", "zero1", "zero2", "zero3", "deepspeed"), SHARDED),
+}  # fmt: skip
+CALLED["parameter-server"] = CALLED["parameter-servers"] = CALLED["ps"]
 #: The number that a way of training has, by its name.
 NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.number}
 #: How gradients are put together and sent, how a connection orders tensors, how these are dealt to servers.
@@ -48,6 +56,7 @@ class Kind:
     read: Callable[[str], Any] = str
     names: tuple[str, ...] = ()
     most: int = 0  # of a list: so many of them at most
+    called: Mapping[str, str] = field(default_factory=dict)  # how else they are called
 
     def __call__(self, value: Any, what: str) -> Any:
         """The value in SI units, or a `ModelError` that names it."""
@@ -71,8 +80,9 @@ def count(most: int, least: int = 1) -> Kind:
     return Kind("count", partial(require_count, least=least, most=most), count_in)
 
 
-def choice(names: Iterable[str]) -> Kind:
-    return Kind("name", partial(require_choice, choices=tuple(names)), names=tuple(names))
+def choice(names: Iterable[str], called: Mapping[str, str] | None = None) -> Kind:
+    check = partial(require_choice, choices=tuple(names), called=called)
+    return Kind("name", check, names=tuple(names), called=called or {})
 
 
 POSITIVE = Kind("number", partial(require_number, positive=True, largest=LARGEST_FACTOR), number_in)
@@ -114,7 +124,9 @@ def _ask(
 class Scenario:
     """A question about a job; None is as profiled."""
 
-    strategy: str | None = _ask("job", "Synchronization*", "Synchronization of the workers.", choice(STRATEGIES))
+    strategy: str | None = _ask(
+        "job", "Synchronization*", "Synchronization of the workers.", choice(STRATEGIES, CALLED)
+    )
     k: int | None = _ask(
         "job",
         "Synchronization",
@@ -122,7 +134,10 @@ class Scenario:
         count(MOST_RESULTS),
     )
     backup_workers: int | None = _ask(
-        "job", "Synchronization", "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
+        "job",
+        "Synchronization",
+        "sync-ps: workers whose results a round does not wait for.",
+        count(MOST_RESULTS, 0),
     )
     staleness_bound: int | None = _ask(
         "job",
@@ -151,7 +166,10 @@ class Scenario:
     )
     bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
     accelerator_speed: float | None = _ask(
-        "machines", "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
+        "machines",
+        "Cluster",
+        "Speed of the accelerators relative to the profiled ones; 2 halves the computation.",
+        POSITIVE,
     )
     worker_speeds: tuple[float, ...] | None = _ask(
         "machines",
@@ -162,18 +180,36 @@ class Scenario:
     batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
     gpus_per_node: int | None = _ask("placements", "Cluster", "Placements: GPUs per node.", count(1_000_000))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
-    bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
+    bucket_bytes: float | None = _ask(
+        "rounds",
+        "Synchronization",
+        "all-reduce: most bytes sent together, like 25MB.",
+        SIZE,
+    )
     scheme: str | object | None = _ask(
-        "rounds", "Synchronization", "all-reduce: collective algorithm.", _algorithm(SCHEME_NAMES, "transit")
+        "rounds",
+        "Synchronization",
+        "all-reduce: how a framework groups gradients and sends them.",
+        _algorithm(SCHEME_NAMES, "transit"),
     )
     collective: str | object | None = _ask(
-        "rounds", "Synchronization", "all-reduce: algorithm.", _algorithm(COLLECTIVES, "time")
+        "rounds",
+        "Synchronization",
+        "all-reduce: algorithm of the collective.",
+        _algorithm(COLLECTIVES, "time"),
     )
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
     )
-    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
-    inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
+    ranks_per_node: int | None = _ask(
+        "rounds",
+        "Cluster*",
+        "all-reduce: ranks per node; a profile needs --inside-bandwidth, too.",
+        count(10_000),
+    )
+    inside_bandwidth: float | None = _ask(
+        "rounds", "Network", "all-reduce: bandwidth between ranks of a node, like 300GB/s.", LINK
+    )
     nodes_per_rack: int | None = _ask(
         "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)
     )
@@ -181,10 +217,16 @@ class Scenario:
         "rounds", "Network", "all-reduce: bandwidth of a rack's nodes over that of its uplink.", POSITIVE
     )
     transfer_order: str | None = _ask(
-        "simulation", "Simulation", "Simulation: order in which tensors are sent.", choice(TRANSFER_ORDERS)
+        "simulation",
+        "Simulation",
+        "Simulation: order in which tensors are sent.",
+        choice(TRANSFER_ORDERS),
     )
     sharding: str | None = _ask(
-        "simulation", "Simulation", "Simulation: how tensors are assigned to servers.", choice(SHARDINGS)
+        "simulation",
+        "Simulation",
+        "Simulation: how tensors are assigned to another number of servers.",
+        choice(SHARDINGS),
     )
     straggler_probability: float | None = _ask(
         "simulation", "Simulation", "Simulation: probability that a computation is slowed down.", SHARE
@@ -265,7 +307,10 @@ class Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
         new = {name: value for name, value in changes.items() if value is not None and value is not False}
         if unknown := [name for name in new if name not in FIELDS]:
-            raise ModelError(f"{unknown[0]} is not a field of Scenario{nearest(unknown[0], FIELDS)}")
+            near = (
+                nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", and no argument here"
+            )
+            raise ModelError(f"{unknown[0]} is not a field of Scenario{near}")
         if "accelerator_speed" in new and self.accelerator_speed is not None:
             speed = self.accelerator_speed * POSITIVE(new["accelerator_speed"], "accelerator_speed")
             new["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
@@ -278,6 +323,8 @@ class Scenario:
         return changed
 
 
+#: What `predict`, `simulate` and curves take besides.
+ARGUMENTS = ("workers", "method", "throughputs", "confidence", "seed", "progress", "steps")
 #: Fields that go together.
 PAIRS = (
     ("inside_bandwidth", "ranks_per_node"),
