@@ -171,7 +171,7 @@ def got(value: Any, *, share: bool = False) -> str:
     if isinstance(value, str) and re.search(r"\d,\d", value):
         return f"got {_shown(value)}; write it without commas, a decimal with a point"
     percent = _float(value) if share else 0
-    return f"got {_shown(value)}" + (f"; write {percent / 100:g} for {percent:g} %" if 2 <= percent < 100 else "")
+    return f"got {_shown(value)}" + (f"; write {percent / 100:g} for {percent:g} %" if 5 <= percent < 100 else "")
 
 
 def _shown(value: Any) -> str:

@@ -113,27 +113,13 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 
 @ask.command("schedule-study")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
-@ask.option(
-    "--load loads",
-    ask.LOAD,
-    "Share of the nodes that jobs keep busy; may be repeated.",
-    multiple=True,
-    default=(0.5, 0.7, 0.9),
-    show_default=True,
-)
-@ask.one_of(
-    "--kinds",
-    ["example", "measured"],
-    "Kinds of job: of an example, or measured ones.",
-    default="example",
-    show_default=True,
-)
+@ask.option("--load loads", ask.LOAD, "Share of the nodes that jobs keep busy; may be repeated.", multiple=True,
+            default=(0.5, 0.7, 0.9), show_default=True)  # fmt: skip
+@ask.one_of("--kinds", ["example", "measured"], "Kinds of job.", default="example", show_default=True)
 @ask.option("--nodes count", ask.COUNT, "In the cluster.", default=64, show_default=True)
 @ask.option("--jobs", ask.COUNT, default=500, show_default=True, help="Per replication.")
 @ask.option("--replications", ask.COUNT, "Random streams per load.", default=5, show_default=True)
-@ask.one_of(
-    "--arrivals", ["poisson", "bursty", "regular"], "Process of the arrivals.", default="poisson", show_default=True
-)
+@ask.one_of("--arrivals", ["poisson", "bursty", "regular"], "Of jobs.", default="poisson", show_default=True)
 @cluster_options(restart_seconds="30s")
 @ask.option("--warmup", ask.SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
 @ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)

@@ -124,20 +124,12 @@ def _ask(
 class Scenario:
     """A question about a job; None is as profiled."""
 
-    strategy: str | None = _ask(
-        "job", "Synchronization*", "Synchronization of the workers.", choice(STRATEGIES, CALLED)
-    )
+    strategy: str | None = _ask("job", "Synchronization*", "How workers synchronize.", choice(STRATEGIES, CALLED))
     k: int | None = _ask(
-        "job",
-        "Synchronization",
-        "k-sync, k-async and their batch forms: results per update.",
-        count(MOST_RESULTS),
+        "job", "Synchronization", "k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS)
     )
     backup_workers: int | None = _ask(
-        "job",
-        "Synchronization",
-        "sync-ps: workers whose results a round does not wait for.",
-        count(MOST_RESULTS, 0),
+        "job", "Synchronization", "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
     )
     staleness_bound: int | None = _ask(
         "job",
@@ -159,17 +151,11 @@ class Scenario:
     )
     parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
-        "shards",
-        "Cluster",
-        "Relative sizes of the servers' shards, if uneven.",
-        replace(POSITIVE, most=MOST_SERVERS),
+        "shards", "Cluster", "Relative sizes of the servers' shards, if uneven.", replace(POSITIVE, most=MOST_SERVERS)
     )
     bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
     accelerator_speed: float | None = _ask(
-        "machines",
-        "Cluster",
-        "Speed of the accelerators relative to the profiled ones; 2 halves the computation.",
-        POSITIVE,
+        "machines", "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
     )
     worker_speeds: tuple[float, ...] | None = _ask(
         "machines",
@@ -180,12 +166,7 @@ class Scenario:
     batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
     gpus_per_node: int | None = _ask("placements", "Cluster", "Placements: GPUs per node.", count(1_000_000))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
-    bucket_bytes: float | None = _ask(
-        "rounds",
-        "Synchronization",
-        "all-reduce: most bytes sent together, like 25MB.",
-        SIZE,
-    )
+    bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(
         "rounds",
         "Synchronization",
@@ -193,23 +174,13 @@ class Scenario:
         _algorithm(SCHEME_NAMES, "transit"),
     )
     collective: str | object | None = _ask(
-        "rounds",
-        "Synchronization",
-        "all-reduce: algorithm of the collective.",
-        _algorithm(COLLECTIVES, "time"),
+        "rounds", "Synchronization", "all-reduce: algorithm of the collective.", _algorithm(COLLECTIVES, "time")
     )
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
     )
-    ranks_per_node: int | None = _ask(
-        "rounds",
-        "Cluster*",
-        "all-reduce: ranks per node; a profile needs --inside-bandwidth, too.",
-        count(10_000),
-    )
-    inside_bandwidth: float | None = _ask(
-        "rounds", "Network", "all-reduce: bandwidth between ranks of a node, like 300GB/s.", LINK
-    )
+    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
+    inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
     nodes_per_rack: int | None = _ask(
         "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)
     )
@@ -217,10 +188,7 @@ class Scenario:
         "rounds", "Network", "all-reduce: bandwidth of a rack's nodes over that of its uplink.", POSITIVE
     )
     transfer_order: str | None = _ask(
-        "simulation",
-        "Simulation",
-        "Simulation: order in which tensors are sent.",
-        choice(TRANSFER_ORDERS),
+        "simulation", "Simulation", "Simulation: order in which tensors are sent.", choice(TRANSFER_ORDERS)
     )
     sharding: str | None = _ask(
         "simulation",
@@ -307,9 +275,7 @@ class Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
         new = {name: value for name, value in changes.items() if value is not None and value is not False}
         if unknown := [name for name in new if name not in FIELDS]:
-            near = (
-                nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", and no argument here"
-            )
+            near = nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", nor known here"
             raise ModelError(f"{unknown[0]} is not a field of Scenario{near}")
         if "accelerator_speed" in new and self.accelerator_speed is not None:
             speed = self.accelerator_speed * POSITIVE(new["accelerator_speed"], "accelerator_speed")

@@ -48,7 +48,7 @@ def test_what_is_nothing_to_ask_for_names_what_is():
         qm.predict(example_profile(), bandwith=1e9)
     with pytest.raises(qm.ModelError, match=r"worker is not a field of Scenario; did you mean 'workers'"):
         qm.predict(example_profile(), worker=[8])
-    with pytest.raises(qm.ModelError, match="workers is not a field of Scenario, and no argument here"):
+    with pytest.raises(qm.ModelError, match="workers is not a field of Scenario, nor known here"):
         qm.fit(example_profile(), workers=[8])
     for strategy, said in (("fsdp", "sharded training is not modelled"), ("horovod", "did you mean 'all-reduce'")):
         with pytest.raises(qm.ModelError, match=said):
