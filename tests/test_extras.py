@@ -50,7 +50,7 @@ def test_a_missing_extra_is_one_line(tmp_path, monkeypatch):
     for words, package, name in ((plotted, "matplotlib", "plots"), (imported, "protobuf", "traces")):
         done = without(HIDDEN, *words.split())
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert f"needs {package}: pip install 'queuemodel[{name}]'" in done.stderr
+        assert f"needs {package}: pip install {package}, or '.[{name}]' in a checkout" in done.stderr
         assert package in EXTRAS[name]
 
 

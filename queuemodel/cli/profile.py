@@ -37,22 +37,22 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @ask.one_of("--framework", ["tensorflow", "torch"], "Training framework.", default="tensorflow", show_default=True)
 @ask.one_of("--strategy", [SERVERS, RANKS],
             "A parameter server and a worker, or ranks.  [default: async-ps; torch: all-reduce]")  # fmt: skip
-@ask.option("--ranks", int, help="All-reduce: train 1 to this many.  [default: 2]")
-@ask.option("--steps", int, help="Traced, one record each.  [default: 50; all-reduce: 12]")
-@ask.option("--warmup", int, help="Unrecorded steps before.  [default: 10; all-reduce: 5]")
-@ask.option("--untraced-steps", int, help="Timed without tracing.  [default: as many as --steps]")
-@ask.option("--noise-steps", int, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
+@ask.option("--ranks", ask.WHOLE, help="All-reduce: train 1 to this many.  [default: 2]")
+@ask.option("--steps", ask.WHOLE, help="Traced, one record each.  [default: 50; all-reduce: 12]")
+@ask.option("--warmup", ask.WHOLE, help="Unrecorded steps before.  [default: 10; all-reduce: 5]")
+@ask.option("--untraced-steps", ask.WHOLE, help="Timed without tracing.  [default: as many as --steps]")
+@ask.option("--noise-steps", ask.WHOLE, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
 @ask.one_of("--style", ["graph", "strategy"],
             "A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @ask.option("--ps", metavar="HOST:PORT", help="A running parameter server ('queuemodel serve').")
 @ask.option("--worker", metavar="HOST:PORT", help="A running worker.")
 @ask.option("--master", metavar="HOST:PORT", help="PyTorch: address of rank 0, for several machines.")
-@ask.option("--rank", int, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
+@ask.option("--rank", ask.WHOLE, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
 @ask.option("--time-limit", ask.DURATION, default="10min", show_default=True, help="Of the whole run.")
-@ask.option("--batch-size", int, help="TensorFlow: examples per step.  [default: the data set's]")
+@ask.option("--batch-size", ask.WHOLE, help="TensorFlow: examples per step.  [default: the data set's]")
 @ask.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @ask.option("--progress/--no-progress", None, default=None, help="[default: where standard error is a terminal]")
-@ask.option("-o --output", ask.FILE, default="profile.json", show_default=True)
+@ask.option("-o --output", ask.FILE, default="profile.json", show_default=True, help="The profile to write.")
 @ask.format_option
 def profile_command(
     model: str,
@@ -157,7 +157,7 @@ FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 @ask.option("--bandwidth", ask.BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @ask.NETWORK
 @ask.option("--parameter-bytes", ask.SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
-@ask.option("--workers", ask.COUNT, show_default="those in the traces", help="That trained.")
+@ask.option("--workers", ask.WORKER_COUNT, show_default="those in the traces", help="That trained.")
 @ask.option("--dataset-size", ask.DATASET_SIZE, help="Examples per epoch.")
 @ask.format_option
 def import_trace_command(

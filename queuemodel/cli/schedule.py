@@ -33,7 +33,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
         ask.option("--checkpoint-seconds", ask.DURATION,
                    "Between checkpoints: a failed job goes back to its last, or to its start."),
         ask.option("--nodes-per-machine", ask.COUNT, "Nodes per machine."),
-        ask.option("--spread-speed", ask.POSITIVE, "Relative speed of a job on more machines than it needs, 0 to 1."),
+        ask.option("--spread-speed", ask.SHARE, "Relative speed of a job on more machines than it needs, 0 to 1."),
     )  # fmt: skip
 
 
@@ -46,10 +46,10 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
 @ask.option("--warmup", ask.SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
-@ask.option("--seed", ask.SEED, default=0, show_default=True)
+@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
 @ask.format_option
 @ask.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
-@ask.option("--plot", ask.FILE, help="Draw nodes over time (one policy) or response times (several).")
+@ask.option("--plot", ask.FILE, help="Draw nodes over time (one policy) or response times (.png, .svg, .pdf).")
 def schedule_command(output_format: str, records: bool, plot: str | None, **options: Any) -> None:
     """Run a stream of jobs under one or more policies, and compare them.
 
@@ -117,19 +117,20 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 
 @ask.command("schedule-study")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
-@ask.option("--load loads", ask.POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
-@ask.one_of("--kinds", ["example", "measured"], "Job kinds.", default="example", show_default=True)
-@ask.option("--nodes count", ask.COUNT, default=64, show_default=True)
+@ask.option("--load loads", ask.LOAD, "Share of the nodes that jobs keep busy; may be repeated.", multiple=True,
+            default=(0.5, 0.7, 0.9), show_default=True)  # fmt: skip
+@ask.one_of("--kinds", ["example", "measured"], "Kinds of job.", default="example", show_default=True)
+@ask.option("--nodes count", ask.COUNT, "In the cluster.", default=64, show_default=True)
 @ask.option("--jobs", ask.COUNT, default=500, show_default=True, help="Per replication.")
-@ask.option("--replications", ask.COUNT, default=5, show_default=True)
-@ask.one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
+@ask.option("--replications", ask.COUNT, "Random streams per load.", default=5, show_default=True)
+@ask.one_of("--arrivals", ["poisson", "bursty", "regular"], "Of jobs.", default="poisson", show_default=True)
 @cluster_options(restart_seconds="30s")
 @ask.option("--warmup", ask.SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
-@ask.option("--seed", ask.SEED, default=0, show_default=True)
-@ask.option("--n-jobs", int, default=1, show_default=True, help="Processes; -1: all cores.")
+@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
+@ask.option("--n-jobs", ask.WHOLE, default=1, show_default=True, help="Processes; -1: all cores.")
 @ask.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
 @ask.option("--output", ask.FILE, help="Write every run as JSON.")
-@ask.option("--plot", ask.FILE, help="Draw response time against load.")
+@ask.option("--plot", ask.FILE, help="Draw response time against load (.png, .svg, .pdf).")
 @ask.format_option
 def schedule_study_command(output: str | None, plot: str | None, output_format: str, **options: Any) -> None:
     """Compare policies over load, on random streams of example kinds of job, or of the package's measured ones.

@@ -83,7 +83,7 @@ SHOWN = 3
 
 @ask.command()
 @ask.PROFILE
-@ask.option("--workers", ask.COUNT, "Workers, or ranks.", required=True)
+@ask.option("--workers", ask.WORKER_COUNT, "Workers, or ranks.", required=True)
 @ask.STRATEGY
 @ask.option("--steps", ask.COUNT, "Per worker on average, or rounds.", default=200, show_default=True)
 @ask.MACHINES

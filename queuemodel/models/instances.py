@@ -12,13 +12,13 @@ from typing import Any
 
 from ..base.checks import FASTEST_LINK, require_name, require_number
 from ..base.errors import DataError, ModelError, QueueModelWarning
-from ..base.files import parse_bandwidth, parse_latency, read_rows
+from ..base.files import count_in, parse_bandwidth, parse_latency, read_rows
 from ..base.results import Result, percent
 from ..curves.curve import ThroughputCurve
 from ..curves.plan import Choice, plan
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario, number_in
+from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
 from .predict import Data, PathName, load, predict, read_if_path
 
 
@@ -242,7 +242,7 @@ def plan_instances(
 
 
 #: Settings of `predict` beside fields of `Scenario`.
-SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": number_in}
+SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": count_in}
 
 
 def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:

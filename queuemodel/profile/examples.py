@@ -8,6 +8,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from ..base.checks import nearest
 from ..base.errors import DataError
 from .job import Throughput
 from .profile import Profile
@@ -66,5 +67,8 @@ def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:
 
 def _file(name: str) -> Traversable:
     if name not in example_files():
-        raise DataError(f"example {name!r} is not there; the examples are {', '.join(example_files())}")
+        end = "-throughputs.csv" if name.endswith("-throughputs.csv") else ".json"
+        known = [file.removesuffix(end) for file in example_files() if file.endswith(end)]
+        asked = name.removesuffix(end)
+        raise DataError(f"example {asked!r} must be one of {', '.join(known)}{nearest(asked, known)}")
     return FOLDER / name

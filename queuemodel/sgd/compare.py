@@ -251,7 +251,7 @@ def compare(
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
-    obstacle = unsimulated(profile, Scenario(**settings)) if timing.on_servers else ""
+    obstacle = unsimulated(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:
