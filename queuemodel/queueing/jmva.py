@@ -75,7 +75,8 @@ def _network(model: ElementTree.Element) -> tuple[Network, list[tuple[int, ...]]
         _require_attributes(element, ("name", "refStation"))
         for what, known in (("name", names), ("refStation", [s.name for s in stations])):
             if (there := element.get(what)) not in known:
-                raise DataError(f"<ReferenceStation>: {what} must be one of {', '.join(known)}, got {there!r}")
+                also = f"; its <whatIf> asks for {one_line(sweep)}" if sweep else ""
+                raise DataError(f"<ReferenceStation>: {what} must be one of {', '.join(known)}, got {there!r}{also}")
     title = " ".join((model.findtext("description") or "").split())
     return Network(stations, classes=classes, name=title[:200] if title.isprintable() else ""), sweep
 

@@ -11,11 +11,10 @@ import msgspec
 
 from ..base.checks import nearest, require_distinct_keys
 from ..base.errors import DataError, ModelError
+from ..base.recognition import mistaken
 from .stations import JobClass, PhaseType, Station
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
-#: The end of a refusal of another format.
-READ_BY = {"queuemodel-profile": "; a profile of a training job is for queuemodel predict"}
 #: Stations or classes beyond this are taken for a mistake.
 MOST_MEMBERS = 10_000
 Member = TypeVar("Member", Station, JobClass)
@@ -41,7 +40,7 @@ class _NetworkDocument(msgspec.Struct):
 def require_format(format: str, version: int, expected: str, known: int) -> None:
     """Refuse another format, and one newer than this package supports (raises DataError, which the decoder places)."""
     if format != expected:
-        raise DataError(f"format must be {expected!r}, got {format!r}{READ_BY.get(format, '')}")
+        raise DataError(f"format must be {expected!r}, got {format!r}")
     if not 1 <= version <= known:
         raise DataError(f"version must be 1 to {known}, got {version}; a newer queuemodel may read it")
 
@@ -60,8 +59,10 @@ DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataErr
 
 def from_document(text: str | bytes) -> dict[str, Any]:
     """Arguments of a `Network` from its JSON form, or one of `DAMAGE`."""
+    if what := mistaken(text, [FORMAT]):
+        raise DataError(what)
     if (start := text.lstrip()[:9])[:1] not in (b"{", "{", b"", ""):
-        raise DataError(f"a network is a JSON object (read_jmva reads .jmva), got {start!r}...; predict reads tables")
+        raise DataError(f"a network is a JSON object (read_jmva reads .jmva), got {start!r}...")
     msgspec.json.decode(text, type=_Header)
     plain = msgspec.json.decode(text)
     _require_known(plain, _NetworkDocument.__struct_encode_fields__, "")

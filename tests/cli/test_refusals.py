@@ -185,7 +185,7 @@ CARELESS = {
         "--price -2": "> 0", "--price 2,50": "a point", "--budget 100": "give --price too", "--throughput 0": "> 0",
         "--min-efficiency 50%": None, "--min-efficiency 50": "write 0.5 for", "--min-efficiency 1.5": "got 1.5\n",
         "--min-efficiency 0": "--min-efficiency must be", "--min-marginal-speedup 20": "write 0.2",
-        "": "give a goal, like --deadline", "--instances t.csv --throughput 5": "column 'name' is missing",
+        "": "give a goal, like --deadline", "--instances t.csv --throughput 5": "throughputs; queuemodel predict",
         "--dataset-size 100m --price 1": "got '100m'", "--dataset-size 1.5 --price 1": "whole number",
         "--dataset-size 100,000 --price 1": None, "--epochs ten --price 1": "got 'ten'",
         "--deadline 1e99h": "in SI units",
@@ -215,7 +215,7 @@ CARELESS = {
     COMPARE_RANKS: {
         "--strategy all-reduce": "did you mean 'sync'", "--strategy synch": "did you mean 'sync'",
         "--problem resnet": "is not one of", "--workers 20000": "1 to 10,000",
-        "--chance 90 --deadline 1h": "write 0.9 for", "--convergence t.csv": "'batch_size' is missing",
+        "--chance 90 --deadline 1h": "write 0.9 for", "--convergence t.csv": "throughputs; queuemodel predict",
         "--price 2": "--price needs a time",
     },
     "solve parameter-server-network.json": {
@@ -346,15 +346,15 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("<archive><sim/></archive>", "got <archive>; JMT exports a simulation model (.jsimg) to JMVA"),
-    ("<html>", "no element found"), ("workers,steps_per_second\n1,2\n", "a network is a JSON object"),
-    ("[]", "a network is a JSON object"), ("PK\x03\x04", "a network is a JSON object"),
+    ("<html>", "an HTML page"), ("workers,steps_per_second\n1,2\n", "throughputs; queuemodel predict takes them"),
+    ("[]", "JSON with nothing in it that is known"), ("PK\x03\x04", "a spreadsheet or zip archive"),
     ('<model><parameters><classes><closedclass name="a" population="1"/></classes></parameters>'
      '<whatIf type="Service Demands" className="a" values="1;2"/></model>', "'Service Demands' of 'a'; take it out"),
 ])  # fmt: skip
 def test_solve_names_what_is_no_network(run, examples, text, message):
     (examples / "other").write_text(text)
     refused(run("solve", "other", "--population", 2), "other: ", message)
-    refused(run("solve", "alexnet-60.json", "--population", 2), "is for queuemodel predict")
+    refused(run("solve", "alexnet-60.json", "--population", 2), "a profile; queuemodel predict takes it")
 
 
 #: Files of this package and of others, and what is said of each where another is expected.
