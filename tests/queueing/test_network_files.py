@@ -68,9 +68,10 @@ def damaged(change):
 
 DAMAGED = [
     ('<?xml version="1.0"?><model/>', "(read_jmva reads .jmva), got b'<?xml"),
-    ("a,b\n1,2\n", "a JSON object"), ("[1]", "a JSON object"),
+    ("a,b\n1,2\n", "a JSON object"), ("[1]", "nothing in it that is known"),
     (json.dumps({"format": "queuemodel-profile", "version": 1}), "a profile; queuemodel predict takes it"),
-    ("", "empty"), ("{", "nothing in it that is known"), ("{\"format\"", "truncated"), (damaged(lambda d: d.update(format="other")), "format must be"),
+    ("", "empty"), ("{", "nothing in it that is known"), ('{"format"', "truncated"),
+    (damaged(lambda d: d.update(format="other")), "format must be"),
     (damaged(lambda d: d.update(version=99)), "newer queuemodel"),
     (damaged(lambda d: d.pop("stations")), "missing required field `stations`"),
     (damaged(lambda d: d["stations"][1].update(visits=2.0)), "stations[1]: a key must be one of"),
