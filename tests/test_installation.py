@@ -27,7 +27,7 @@ def python(place, *arguments, **settings):
 def sources(tmp_path_factory):
     """The repository's files, without anything that was compiled or installed there."""
     place = tmp_path_factory.mktemp("sources") / "queuemodel"
-    left_out = shutil.ignore_patterns(".*", "*.so", "*.c", "__pycache__", "build", "dist", "*.egg-info", "demo", "_build")
+    left_out = shutil.ignore_patterns(".*", "*.so", "__pycache__", "build", "dist", "*.egg-info", "demo", "_build")
     shutil.copytree(ROOT, place, ignore=left_out)
     return place
 

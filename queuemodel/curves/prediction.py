@@ -1,14 +1,14 @@
 """Predicted throughput with everything that is uncertain of it, weighed by what was measured.
 
-At a *place*, a number of workers on some machines, the logarithm of throughput is that of one of M kinds of network,
-plus what the fit leaves open, plus the model's own error, plus the noise of measuring for a minute:
+At a *place*, a number of workers on some machines, the logarithm of throughput is that of one of M draws of what the
+data leave open, kinds of network among them, plus the model's own error, plus the noise of measuring for a minute:
 
-    log x_p = mean[p, m] + (spread @ u)_p + size e_p + excess noise_p v_p,      u, v ~ N(0, I),   e ~ N(0, C)
+    log x_p = mean[p, m] + (spread @ u)_p + size e_p + scale noise_p v_p,      u, v ~ N(0, I),   e ~ N(0, C)
 
 The size of the model's error is known from few networks only, so that errors follow Student's t, and the noise may be
-larger than assumed. On the grid of kinds, sizes and excesses conditioning is exact (Kennedy and O'Hagan, 2001, with
-Gaussian processes of known covariance): each combination is weighed by the likelihood of all measurements together, so
-that their order does not matter, and moved by the correlation of its errors.
+larger than assumed. For each draw, size and scale conditioning is exact (Gaussian processes of known covariance, as
+Kennedy and O'Hagan, 2001): all measurements weigh it together by likelihood, so that their order does not matter, and
+move it by the correlation of its errors.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +30,10 @@ SIZES = 2.0 ** np.arange(-1.0, 4.1, 0.5)
 NOISE_SCALES = {1.0: 0.985, 2.0: 0.01, 4.0: 0.004, 10.0: 0.001}
 #: Standard error of the logarithm that an outlier among this many measurements or more counts with.
 OUTLIER_ERROR, MIN_WITH_OUTLIERS = 1.0, 3
-#: Of more than so many draws, quantiles are those of a sample.
-MANY = 200
-#: Halvings of the interval in which a quantile lies.
-BISECTIONS = 30
-#: Student's quantile (4 degrees of freedom) over the normal one, at 95 %: 90 % intervals are those of the learnt errors.
+#: Samples that quantiles are taken of; draws that at least count after conditioning, or else likelihoods are flattened.
+SAMPLES, MIN_EFFECTIVE_DRAWS = 4000, 100
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2
+#: Student's quantile (4 degrees of freedom) over the normal one at 95 %: 90 % intervals are those of the learnt errors.
 STUDENT_RATIO = 2.131847 / 1.644854
 
 
@@ -46,9 +46,9 @@ class Prediction:
     workers, machines : ndarray of int, shape (P,)
         Numbers of workers, and which machines: 0 are those asked for.
     mean : ndarray, shape (P, M)
-        By each of M kinds of network, or draw.
-    weights : ndarray, shape (M,)
-        How likely each is; they add up to 1.
+        Of each draw.
+    weights, kind : ndarray, shape (M,)
+        How likely each draw is (they add up to 1), and the number of its kind of network.
     error : ndarray, shape (P, 1) or (P, M)
         Relative standard error of the model.
     noise : ndarray, shape (P,)
@@ -64,6 +64,7 @@ class Prediction:
     workers: np.ndarray
     mean: np.ndarray
     weights: np.ndarray = field(default_factory=lambda: np.ones(1))
+    kind: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
     error: np.ndarray
     noise: np.ndarray
     spread: np.ndarray
@@ -73,18 +74,26 @@ class Prediction:
     ceiling_error: np.ndarray = field(default_factory=lambda: np.array(0.0))
 
     @classmethod
-    def drawn(cls, workers: np.ndarray, logs: np.ndarray, error: np.ndarray | float = 0.0) -> Prediction:
-        """Of draws (P, M) of log throughput, equally likely, and the model's error (P,) beside them."""
-        (P, M), error = logs.shape, np.broadcast_to(error, len(workers))
+    def drawn(
+        cls, workers: np.ndarray, *logs: np.ndarray, error: np.ndarray | float = 0.0, noise: np.ndarray | float = 0.0,
+        weights: Sequence[float] = (1.0,), **more: Any,
+    ) -> Prediction:  # fmt: skip
+        """Of draws (P, B) of log throughput under each kind of network, whose probabilities are the weights."""
+        draws = [one.shape[1] for one in logs]
         return cls(
-            workers=workers, mean=logs, weights=np.full(M, 1.0 / M), error=error[:, None], noise=np.zeros(P),
-            spread=np.zeros((P, 1)),
-        )  # fmt: skip
+            workers=workers,
+            mean=np.concatenate(logs, axis=1),
+            weights=np.repeat(np.divide(weights, draws), draws),
+            kind=np.repeat(np.arange(len(draws)), draws),
+            error=np.reshape(np.broadcast_to(error, workers.shape), (-1, 1)),
+            noise=np.broadcast_to(noise, workers.shape),
+            **{"spread": np.zeros((len(workers), 1))} | more,
+        )
 
     def at(self, places: np.ndarray) -> Prediction:
         """Of some places only."""
         size = len(self.workers)
-        rows = {
+        rows: dict[str, Any] = {
             name: np.broadcast_to(value, (size, *value.shape[1:]))[places]
             for name in ("workers", "machines", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
             for value in [getattr(self, name)]
@@ -94,7 +103,7 @@ class Prediction:
     def joined(self, other: Prediction) -> Prediction:
         """With the places of another one, of the same kinds of network on other machines."""
         here, there = (one.at(np.arange(len(one.workers))) for one in (self, other))
-        rows = {
+        rows: dict[str, Any] = {
             name: np.concatenate([getattr(here, name), getattr(there, name)])
             for name in ("workers", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
         }
@@ -104,9 +113,20 @@ class Prediction:
     def interval(self, confidence: float) -> np.ndarray:
         """The median and the ends of the interval of one measurement, steps per second, shape (3, P)."""
         tail = (1.0 - confidence) / 2
-        ends = mixture_quantiles(self.mean, np.sqrt(self._variance), self.weights, [0.5, tail, 1.0 - tail])
-        most = self.ceiling + NormalDist().inv_cdf(1.0 - tail) * self.ceiling_error
-        return np.exp(np.minimum(ends, most))
+        shares = (0.5, tail, 1.0 - tail)
+        scores = np.array([NormalDist().inv_cdf(share) for share in shares])
+        if self.mean.shape[1] == 1:
+            ends = self.mean[:, 0] + scores[:, None] * np.sqrt(self._variance[:, 0])
+        else:  # draws and errors evenly on the plane of their probabilities (a lattice by the golden ratio)
+            pick = self._evenly(SAMPLES)
+            z = np.array([NormalDist().inv_cdf((i + 0.5) * GOLDEN % 1.0) for i in range(SAMPLES)])
+            ends = np.quantile(self.mean[:, pick] + np.sqrt(self._variance[:, pick]) * z, shares, axis=-1)
+        return np.exp(np.minimum(ends, self.ceiling + scores[2] * self.ceiling_error))
+
+    def _evenly(self, count: int) -> np.ndarray:
+        """So many draws, each as often as it is likely (systematic resampling)."""
+        reached = np.cumsum(self.weights)
+        return np.searchsorted(reached, (np.arange(count) + 0.5) / count * reached[-1])
 
     def condition(self, at: Sequence[int], log_x: np.ndarray, noise: np.ndarray) -> tuple[Prediction, np.ndarray]:
         """The posterior, given log throughputs (n,) measured at some places, and which of these are outliers.
@@ -117,9 +137,10 @@ class Prediction:
         wrong = []
         for i, place in enumerate(at):
             others = [j for j in range(len(at)) if j != i]
-            rest = self._given([at[j] for j in others], log_x[others], noise[others]).at(np.array([place]))
-            deviation = np.sqrt(rest._variance - rest.noise[:, None] ** 2 + noise[i] ** 2)
-            chance = float(mixture_cdf(log_x[[i]], rest.mean, deviation, rest.weights)[0])
+            rest = self._given([at[j] for j in others], log_x[others], noise[others])
+            deviation = np.hypot(np.sqrt(rest._variance[place]), noise[i])
+            z = (log_x[i] - rest.mean[place]) / np.maximum(deviation, 1e-12)
+            chance = float(np.array([math.erfc(-x / math.sqrt(2.0)) / 2 for x in z]) @ rest.weights)
             wrong.append(min(chance, 1.0 - chance) < OUTLIER / 2)
         outliers = np.array(wrong, dtype=bool)
         if len(at) >= MIN_WITH_OUTLIERS:
@@ -151,20 +172,33 @@ class Prediction:
         distance = (off * np.linalg.solve(among, np.broadcast_to(off, (len(sizes), *off.shape)))).sum(axis=(-2, -1))
         evidence = -0.5 * (distance + np.linalg.slogdet(among)[1])  # (S, M)
         weights = np.outer(prior, self.weights) * np.exp(evidence - evidence.max())
+        while effective(weights.sum(axis=0)) < min(MIN_EFFECTIVE_DRAWS, effective(self.weights) / 4):
+            evidence = 0.8 * evidence  # few draws left: wider, never narrower
+            weights = np.outer(prior, self.weights) * np.exp(evidence - evidence.max())
         before = square[..., 0] * error**2 + (self.spread**2).sum(axis=1)
         variance = np.maximum(before - (gain * K).sum(axis=-2), 0.0) + (scales[:, None, None] * self.noise) ** 2
-        return replace(
+        moved = (self.mean.T + (gain * off).sum(axis=-2)).reshape(-1, P).T
+        found = replace(
             self,
-            mean=(self.mean.T + (gain * off).sum(axis=-2)).reshape(-1, P).T,
+            mean=moved,
             error=np.sqrt(variance).reshape(-1, P).T,
             weights=(weights / weights.sum()).ravel(),
+            kind=np.tile(self.kind, len(sizes)),
             noise=np.zeros(P),
             spread=np.zeros((P, 1)),
         )
+        pick = found._evenly(SAMPLES)
+        equal = np.full(SAMPLES, 1.0 / SAMPLES)
+        return replace(found, mean=moved[:, pick], error=found.error[:, pick], kind=found.kind[pick], weights=equal)
 
     def kinds(self, count: int) -> np.ndarray:
         """Probability of each of so many kinds of network, before or after measurements, shape (count,)."""
-        return self.weights.reshape(-1, count).sum(axis=0)
+        return np.bincount(self.kind, self.weights, minlength=count)
+
+
+def effective(weights: np.ndarray) -> float:
+    """How many equally likely draws these weights are worth (Kish, 1965)."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def size_weights() -> np.ndarray:
@@ -172,33 +206,3 @@ def size_weights() -> np.ndarray:
     logs = -FREEDOM * (np.log(SIZES) + 0.5 / SIZES**2)  # density of the logarithm: inverse chi-square
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
-
-
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-
-
-def mixture_cdf(x: np.ndarray, mean: np.ndarray, deviation: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Probability below x (..., P) of mixtures of M normal laws, mean and deviation (P, M), weights (M,)."""
-    z = (x[..., None] - mean) / np.maximum(deviation, 1e-12)
-    return np.asarray(0.5 * _erfc(-z / math.sqrt(2.0)) @ weights, dtype=float)
-
-
-def mixture_quantiles(
-    mean: np.ndarray, deviation: np.ndarray, weights: np.ndarray, shares: Sequence[float]
-) -> np.ndarray:
-    """Quantiles (shares, P) of mixtures of M normal laws."""
-    deviation = np.broadcast_to(deviation, mean.shape)
-    scores = np.array([NormalDist().inv_cdf(share) for share in shares])
-    if mean.shape[1] == 1:
-        return np.asarray(mean[:, 0] + scores[:, None] * deviation[:, 0])
-    if mean.shape[1] > MANY:  # equally likely draws: their errors at evenly spread probabilities, in a fixed order
-        order = np.random.default_rng(0).permutation(mean.shape[1])
-        z = np.array([NormalDist().inv_cdf((rank + 0.5) / len(order)) for rank in order])
-        return np.quantile(mean + deviation * z, shares, axis=-1)
-    each = mean + scores[:, None, None] * deviation  # a mixture's quantile lies between its parts'
-    low, high = each.min(axis=-1), each.max(axis=-1)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        below = mixture_cdf(middle, mean, deviation, weights) < np.array(shares)[:, None]
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return (low + high) / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import msgspec
@@ -59,6 +60,9 @@ ACCUMULATED = 240
 #: Successive rounds in which ranks wait for their input.
 SUCCESSIVE = 600
 
+#: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
+LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
+
 #: Where a round's time goes beside the computation of a mean rank.
 PLACES = ("network", "latency", "stragglers")
 
@@ -68,8 +72,8 @@ class AllReduceModel(Model):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
     Made of what `fit_rounds` found; changed by `what_if`; solved by `throughput`, whose workers are ranks, one on each
-    node unless ``ranks_per_node`` is specified, given throughputs ``measured`` on such machines. Computation is proportional to the batch size; of accumulated steps
-    (`no_sync`) that of the first is that of the last.
+    node unless ``ranks_per_node`` is specified, given throughputs ``measured`` on such machines. Computation is
+    proportional to the batch size; of accumulated steps (`no_sync`) that of the first is that of the last.
     """
 
     fitted: FittedRounds
@@ -176,8 +180,8 @@ class AllReduceModel(Model):
         algorithm, wanted = self._combined, self.scenario
         if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None:
             raise ModelError(
-                "ranks_per_node needs inside_bandwidth, bytes per second between two ranks of a node: ranks on nodes "
-                "of their own do not show it"
+                "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
+                "25GB/s of PCIe: ranks on nodes of their own do not show it"
             )
         if wanted.ranks_per_node is not None and wanted.inside_bandwidth is not None:
             algorithm = Hierarchical(wanted.ranks_per_node, Link(wanted.inside_bandwidth), algorithm)
@@ -248,10 +252,12 @@ class AllReduceModel(Model):
             throughput=k * workers / T,
             prediction=Prediction(
                 workers=workers,
-                mean=np.log(k * workers / T)[:, None],
+                mean=np.log(k * workers / T)[:, None] + ahead[:, None] * LOADED_AHEAD,
+                weights=np.full(len(LOADED_AHEAD), 1.0 / len(LOADED_AHEAD)),
+                kind=np.zeros(len(LOADED_AHEAD), int),
                 error=error[:, None],
                 noise=np.zeros(len(workers)),
-                spread=np.column_stack([effects, longer, ahead]),
+                spread=np.column_stack([effects, longer]),
                 correlation=ERROR_PER_DOUBLING,
             ),
             noise=ROUND_NOISE,

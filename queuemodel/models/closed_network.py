@@ -139,7 +139,7 @@ class TrainingModel(Model):
 
     def machines_of(self, point: Throughput) -> Scenario:
         """See `Model`."""
-        return Scenario(bandwidth=point.bandwidth, parameter_servers=point.parameter_servers)
+        return replace(Model.machines_of(self, point), parameter_servers=point.parameter_servers)
 
     def is_here(self, point: Throughput) -> bool:
         """See `Model`."""
@@ -299,7 +299,7 @@ class TrainingModel(Model):
         return Outcome(
             workers=workers,
             throughput=X,
-            prediction=self.prediction(workers, X),
+            prediction=self.prediction(workers),
             kinds=("loss-based", "bbr") if self.fitted.few_flows_if_bbr else (),
             noise=self._noise(workers),
             breakdown=breakdown,
@@ -316,28 +316,25 @@ class TrainingModel(Model):
     def _noise(self, workers: np.ndarray) -> np.ndarray:
         return np.where((workers == 2) & (not self.in_rounds), TWO_WORKERS_ERROR, THROUGHPUT_ERROR)
 
-    def prediction(self, workers: np.ndarray, X: np.ndarray) -> Prediction:
-        """Log throughput X (n,) with the fit's draws and the model's error; BBR may be the congestion control."""
-        logs, errors = [np.log(X)], [self.own_error(workers, self._asymptotes(workers)[2])]
+    def prediction(self, workers: np.ndarray) -> Prediction:
+        """The fit's draws of log throughput, and the model's error; BBR may be the congestion control."""
+        models = [self]
         if self.fitted.few_flows_if_bbr:
             fitted = replace(self.fitted, few_flows=self.fitted.few_flows_if_bbr, few_flows_if_bbr=None)
-            bbr = replace(self, fitted=fitted)
-            logs.append(np.log(bbr.pace(workers).X))
-            errors.append(bbr.own_error(workers, bbr._asymptotes(workers)[2]))
-        own, rest = own_error(np.array(errors).T, self._noise(workers)[:, None])
-        drawn = np.log(self.drawn(workers))
+            models.append(replace(self, fitted=fitted))
+        error = self.own_error(workers, self._asymptotes(workers)[2])
+        own, rest = own_error(error, self._noise(workers))
         limits = {}
         if self.barrier is not None:
             most = np.log(self._limits(self.fitted.draws, workers)[1])
             # as far as one worker's step is known
-            limits = {"ceiling": most.mean(axis=1), "ceiling_error": np.hypot(most.std(axis=1), errors[0][0])}
-        return Prediction(
-            workers=workers,
-            mean=np.array(logs).T,
-            weights=np.array([1 - BBR_SHARE, BBR_SHARE]) if self.fitted.few_flows_if_bbr else np.ones(1),
+            limits = {"ceiling": most.mean(axis=1), "ceiling_error": np.hypot(most.std(axis=1), error[0])}
+        return Prediction.drawn(
+            workers,
+            *(np.log(model.drawn(workers)) for model in models),
+            weights=(1 - BBR_SHARE, BBR_SHARE)[: len(models)] if len(models) > 1 else (1.0,),
             error=own,
-            noise=rest[:, 0],
-            spread=(drawn - drawn.mean(axis=1, keepdims=True)) / drawn.shape[1] ** 0.5,
+            noise=rest,
             correlation=correlation_per_doubling("mva"),
             **limits,
         )

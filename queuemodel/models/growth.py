@@ -387,7 +387,7 @@ class GrowthModel(Model):
         return Outcome(
             workers=every,
             throughput=np.exp(_points(every, logs) if free else np.median(logs, axis=1)),
-            prediction=Prediction.drawn(every, logs, self._error(every)),
+            prediction=Prediction.drawn(every, logs, error=self._error(every)),
             breakdown=(lambda X: self._stations(every, X)) if free else lambda X: Breakdown(),
             method="mva (fcfs saturation)" if free else f"{self.strategy} rounds (learnt growth)",
             note=self.note,

@@ -16,11 +16,18 @@ from ..base.results import Result, counted, percent
 from ..curves.curve import ThroughputCurve, require_workers
 from ..curves.prediction import Prediction
 from ..profile.job import Job, Throughput
-from ..profile.scenario import Scenario, require_answered
+from ..profile.scenario import Scenario, of_group, require_answered
 from ..profile.throughputs import doubt
 from .explorer import Explorer
 
 NONE = np.empty(0)
+
+
+#: Fields of a scenario that differ from the machines of the data, and are not their description.
+CHANGED = (
+    *of_group("machines"), *of_group("shards"), *of_group("rounds"), "worker_bandwidth", "straggler_probability",
+    "straggler_slowdown",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,8 +109,8 @@ class Model(Result):
         return ()
 
     def machines_of(self, point: Throughput) -> Scenario:
-        """What differs from the machines of the data where a measurement was made."""
-        return Scenario(bandwidth=point.bandwidth)
+        """The scenario on the machines where a measurement was made."""
+        return replace(self.scenario, **dict.fromkeys(CHANGED, None) | {"bandwidth": point.bandwidth})
 
     def is_here(self, point: Throughput) -> bool:
         """Whether a measurement was made on the machines of this scenario."""
@@ -164,7 +171,7 @@ class Model(Result):
         Raises
         ------
         MissingDependencyError
-            Without ipywidgets (``pip install 'queuemodel[notebook]'``).
+            Without ipywidgets (``pip install ipywidgets``).
         """
         return Explorer(self, workers=workers)
 

@@ -51,7 +51,8 @@ UNFILLED_SHARE = constants(__package__)["simulation"]["unfilled_share"]
 class SimulationModel(Model):
     """Training on parameter servers, simulated operation by operation from recorded steps of one worker alone.
 
-    ``measured`` are throughputs of workers who wait for each other in the same way. ``settings`` are those of `trace_runs` that are no fields of `Scenario`.
+    ``measured`` are throughputs of workers who wait for each other in the same way, ``settings`` those of `trace_runs`
+    that are no fields of `Scenario`.
     """
 
     profile: Profile
@@ -140,14 +141,20 @@ class SimulationModel(Model):
         own, _ = own_error(error, noise[:, None])
         own = np.where(alone[:, None], 0.0, np.sqrt(np.maximum(own**2 - tracing[:, None] ** 2, (own / 2) ** 2)))
         rest = np.sqrt(np.maximum(error[:, 0] ** 2 - own[:, 0] ** 2 - tracing**2, 0.0))
+        bandwidth, limits = settings.get("bandwidth") or nominal_bandwidth(self.profile), {}
+        size = max(self.profile.values("fetched_bytes").mean(), self.profile.values("pushed_bytes").mean())
+        if bandwidth is not None and size > 0:
+            limits["ceiling"] = np.full(len(workers), np.log(self.servers.count * bandwidth / size))
         prediction = Prediction(
             workers=workers,
             mean=np.log(X),
             weights=np.array(weights) / sum(weights),
+            kind=np.arange(len(weights)),
             error=own,
             noise=rest,
             spread=np.column_stack([sampling_error(self.profile) * share, tracing]),
             correlation=correlation_per_doubling("trace"),
+            **limits,
         )
         return kinds, runs[0], prediction
 
@@ -160,7 +167,18 @@ class SimulationModel(Model):
         """See `Model`."""
         own = self.profile.cluster.parameter_servers
         servers = None if point.parameter_servers == own else point.parameter_servers
-        return Scenario(bandwidth=point.bandwidth, parameter_servers=servers)
+        return replace(Model.machines_of(self, point), parameter_servers=servers)
+
+    def is_here(self, point: Throughput) -> bool:
+        """See `Model`."""
+        cluster = self.profile.cluster
+        known = {
+            "bandwidth": cluster.bandwidth,
+            "parameter_servers": cluster.parameter_servers,
+            "accelerator_speed": 1.0,
+        }
+        same = [name for name, value in known.items() if getattr(self.scenario, name) == value]
+        return self.machines_of(point) == replace(self.scenario, **dict.fromkeys(same, None))
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """The simulation of the likeliest network; one worker's throughput undoes what tracing cost."""

@@ -139,11 +139,11 @@ def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
 
 
 def test_one_worker_with_other_servers_was_measured_too():
-    """One worker's own link is the limit, whatever the servers: 1.5 steps/s instead of 1.23 is a shorter step."""
-    point = qm.Throughput(workers=1, steps_per_second=1.5, parameter_servers=2)
+    """One worker's own link is the limit, whatever the servers: 1.3 steps/s instead of 1.23 is a shorter step."""
+    point = qm.Throughput(workers=1, steps_per_second=1.3, parameter_servers=2)
     model, plain = qm.fit(profile(), throughputs=[point]), qm.fit(profile())
-    assert plain.throughput([1]).at(1) < model.throughput([1]).at(1) < 1.5
-    assert model.what_if(parameter_servers=2).throughput([1]).measured == ((1, 1.5),)
+    assert plain.throughput([1]).at(1) < model.throughput([1]).at(1) < 1.3
+    assert model.what_if(parameter_servers=2).throughput([1]).measured == ((1, 1.3),)
     faster = qm.Throughput(workers=4, steps_per_second=3.5, bandwidth=40e6)
     assert qm.fit(profile(bandwidth=20e6), throughputs=[faster]).throughput([4]).measured == ()
 
