@@ -210,7 +210,11 @@ def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:
         outcome.note,
     ]
     return replace(
-        outcome, throughput=posterior.interval(0.9)[0], prediction=posterior, note="; ".join(filter(None, notes))
+        outcome,
+        throughput=posterior.interval(0.9)[0],
+        prediction=posterior,
+        method=outcome.method.replace(outcome.kinds[0], likely[0][1]) if outcome.kinds else outcome.method,
+        note="; ".join(filter(None, notes)),
     )
 
 
