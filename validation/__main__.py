@@ -24,6 +24,7 @@ from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .floor import Floor, floor, floor_section
+from .further import further_section
 from .half_synchronous import half_synchronous, half_synchronous_section
 from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
@@ -182,7 +183,7 @@ def main() -> int:
         sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
         sections += [intervals_section(groups | real, errors, held), untold_section(hidden)]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")}
-        sections += [learned_section(ways)]
+        sections += [learned_section(ways), further_section()]
         body += "\n".join(sections)
         unseen = growth.judged()
         shown = {
