@@ -1,0 +1,125 @@
+"""What jobs are like before they are measured: each parameter of the law a function of a standard normal coordinate.
+
+Means and spreads of the transformed parameters, and the shares of jobs by growth exponent, are learnt by kind of job from
+published series and clusters (prior.toml; `python -m validation.scaling --write`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ...base.files import constants
+from ...profile.bandwidth import LINK_EFFICIENCY
+from .law import EXPONENTS, Values
+
+Kind = Literal["all-reduce", "sync-ps", "sparse gradients", "async-ps"]
+
+
+class Coordinate(NamedTuple):
+    """A parameter: how it follows from a normal number, its unit ("step": of the smallest group), what it is."""
+
+    name: str
+    transform: Literal["log", "logit", "linear", "uniform", "share"]
+    unit: str
+    note: str
+
+
+SYNCHRONOUS = (
+    Coordinate("forward share", "logit", "", "of computation, before the first gradient"),
+    Coordinate("straggling", "log", "", "spread of a worker's computation, relative to its mean"),
+    Coordinate("inside a node", "log", "step", "all-reduce of two workers of one node"),
+    Coordinate("between nodes", "log", "step", "all-reduce of two nodes, one worker each"),
+    Coordinate("link sharing", "linear", "", "exponent of the workers on a node"),
+    Coordinate("growth", "share", "", "exponent of the all-reduce beyond two nodes; -1: a ring's bandwidth, 1: linear"),
+    Coordinate("latency", "log", "step", "added to the all-reduce by the third and fourth node"),
+    Coordinate("latency growth", "uniform", "", "exponent of that beyond four nodes"),
+)
+ASYNCHRONOUS = (
+    Coordinate("demand", "uniform", "step", "of the busiest server, per step"),
+    Coordinate("growth", "share", "", "exponent of the servers' load; 1: servers stay as they are"),
+    Coordinate("sharpness", "log", "", "exponent of the maximum of computation and servers' load"),
+)
+COMMON = (
+    Coordinate("batch exponent", "linear", "", "of computation, outside the batch sizes of the smallest group"),
+    Coordinate("misfit", "log", "", "relative error of the law at measured sizes"),
+)
+_TABLE = constants(__package__, "prior.toml")
+ASSUMED: dict[str, tuple[float, float]] = _TABLE["assumed"]
+NUMBERS: dict[str, float] = _TABLE["numbers"]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What jobs of one kind are like.
+
+    Attributes
+    ----------
+    kind : {"all-reduce", "sync-ps", "sparse gradients", "async-ps"}
+    learnt : dict
+        Mean and spread of transformed parameters, beside those of `ASSUMED`.
+    growth : tuple of float
+        Share of jobs by growth exponent (`EXPONENTS`).
+    drift : float
+        Relative error of the law over a doubling of the workers.
+    bytes : float or None
+        Of the parameters on asynchronous servers, if known: these stay as they are.
+    link : float or None
+        Nominal bytes per second of a server's link, if known.
+    """
+
+    kind: Kind
+    learnt: dict[str, tuple[float, float]]
+    growth: tuple[float, ...]
+    drift: float
+    bytes: float | None = None
+    link: float | None = None
+
+    @classmethod
+    def of(cls, kind: Kind, **known: float | None) -> Prior:
+        """As learnt from all sources."""
+        return cls(kind, _TABLE["learnt"][kind], tuple(_TABLE["growth"][kind]), _TABLE["drift"][kind], **known)
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.kind == "async-ps"
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """Of a job; those of `COMMON` last."""
+        return (*(ASYNCHRONOUS if self.asynchronous else SYNCHRONOUS), *COMMON)
+
+    def values(self, u: np.ndarray, reference: float) -> Values:
+        """Parameters (B, 1) of coordinates (B, ...), where the smallest group's computation takes ``reference`` s."""
+        from scipy.special import ndtr
+
+        found = {}
+        for (name, transform, *_), one in zip(self.coordinates, u.T, strict=False):
+            mean, spread = (self.learnt | ASSUMED).get(name, (0.0, 1.0))
+            x = mean + spread * (one + NUMBERS["stretch"] * np.maximum(one, 0.0) ** 3 if name == "latency" else one)
+            if transform == "share":
+                x = self._exponent(ndtr(one))
+            elif name == "demand" and self.bytes:
+                x = self.bytes / self._server_rate(ndtr(one)) / reference
+            else:
+                x = {"log": np.exp, "logit": lambda y: 1 / (1 + np.exp(-y)), "uniform": ndtr, "linear": np.array}[transform](x)
+            found[name] = x[:, None]
+        return found
+
+    def _exponent(self, quantile: np.ndarray) -> np.ndarray:
+        exponents = np.array(EXPONENTS["asynchronous" if self.asynchronous else "synchronous"])
+        if self.asynchronous and self.bytes:
+            return np.ones(len(quantile))
+        return exponents[np.searchsorted(np.cumsum(self.growth)[:-1] / sum(self.growth), quantile)]
+
+    def _server_rate(self, quantile: np.ndarray) -> np.ndarray:
+        """Bytes per second of a saturated server: Student's t about published ones, and what its link carries."""
+        from scipy.special import stdtrit
+
+        freedom = NUMBERS["server_freedom" if self.link is None else "server_freedom_on_links"]
+        t = stdtrit(freedom, 1.0 - quantile.clip(1e-9, 1 - 1e-9))
+        rate = np.exp(np.clip(math.log(NUMBERS["server_rate"]) + NUMBERS["server_rate_spread"] * t, 0.0, 60.0))
+        return np.asarray(rate if self.link is None else np.minimum(rate, LINK_EFFICIENCY * self.link))
