@@ -42,7 +42,7 @@ WIDE = ("between nodes",)
 #: most asynchronous servers stay as they are.
 START_GROWTH = {
     "all-reduce": (1.0,) * 7, "sync-ps": (1.0,) * 7, "sparse gradients": (0.0,) * 5 + (0.05, 0.95),
-    "async-ps": (0.1, 0.1, 0.1, 0.7),
+    "async-ps": (0.2, 0.8),
 }  # fmt: skip
 #: How many sources what stands before anything is learnt is worth; repetitions of the expectation maximization.
 PSEUDO_SOURCES, REPETITIONS = 3.0, 40

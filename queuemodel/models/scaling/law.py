@@ -30,7 +30,7 @@ from ..demands import largest_share
 from ..rules import order_statistic
 
 #: Exponents p of the growth law, of synchronous and of asynchronous workers; the prior has a share of each.
-EXPONENTS = {"synchronous": (-6.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0), "asynchronous": (0.1, 0.25, 0.5, 1.0)}
+EXPONENTS = {"synchronous": (-6.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0), "asynchronous": (0.1, 1.0)}
 
 Values = Mapping[str, np.ndarray]  # of each parameter, shape (B, 1)
 

@@ -2,11 +2,12 @@
 
     log T(size) = level + log law(size) - log law(smallest measured group, same batch)
 
-so that the smallest group, one GPU or four nodes of eight, is the base. Its levels are one for each of its batch sizes,
-straight between them, a power law outside. A measured log step time errs by Student's t, whose scale joins the
-measurement's standard error, the law's misfit and, as laws do not hold over many doublings, a drift with the square
-root of the doublings to the largest group. What measurements leave open is in draws from the posterior
-(`queuemodel.models.scaling.posterior`); error beyond the measured sizes drifts in the same way.
+so that the smallest group, one GPU or four nodes of eight, is the base. It has a level for each of its batch sizes,
+straight between them; outside, computation follows a power law. A measured log step time errs by Student's t, whose scale
+joins the measurement's standard error, the law's misfit and, as laws do not hold over many doublings, a drift with the
+square root of the doublings of nodes to the largest group. What measurements leave open is in draws from the posterior
+(`queuemodel.models.scaling.posterior`), levels being normal given the others (Laplace); error beyond the measured sizes
+drifts in the same way.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ Strategy = Literal["all-reduce", "sync-ps", "async-ps"]
 
 #: Draws of the posterior, fewer of a table with many sizes: so many values of the law are computed at once.
 DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
+#: Draws by which is seen on which parameters measurements depend; repetitions of a robust mean.
+PROBES, REWEIGHTED = 50, 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +47,9 @@ class ScalingModel:
     base : Measurement
         Of the smallest measured group: what speedup and efficiency relate to.
     coordinates : ndarray, shape (B, d)
-        Equally likely draws of the prior's standard normal coordinates, then those of levels.
+        Equally likely draws of the prior's standard normal coordinates.
+    levels : ndarray, shape (B, batch sizes)
+        Of each draw, by batch size of the smallest group.
     """
 
     measured: tuple[Measurement, ...]
@@ -52,12 +57,24 @@ class ScalingModel:
     prior: Prior
     seed: int = 0
     coordinates: np.ndarray = field(init=False)
+    levels: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
+        rng = np.random.default_rng(self.seed)
         draws = int(np.clip(VALUES_AT_ONCE / len(self._table[0].workers), FEWEST_DRAWS, DRAWS))
-        dimensions = len(self.prior.coordinates) + len(self._levels[0])
-        u = sample(self._log_likelihood, dimensions, draws=draws, rng=np.random.default_rng(self.seed))
+        u = rng.standard_normal((draws, len(self.prior.coordinates)))
+        shown = self._depends(u)
+        if shown.any():
+
+            def log_likelihood(some: np.ndarray) -> np.ndarray:
+                every = u.copy()
+                every[:, shown] = some
+                return self._conditional(every)[2]
+
+            u[:, shown] = sample(log_likelihood, int(shown.sum()), draws=draws, rng=rng)
+        level, precision, _ = self._conditional(u)
         object.__setattr__(self, "coordinates", u)
+        object.__setattr__(self, "levels", level + rng.standard_normal(level.shape) / np.sqrt(precision))
 
     @cached_property
     def base(self) -> Measurement:
@@ -76,7 +93,7 @@ class ScalingModel:
 
     def draws(self, sizes: Sizes) -> np.ndarray:
         """Log steps per second of all workers, shape (n, B)."""
-        return (np.log(sizes.workers) - self._log_time(self.coordinates, sizes)).T
+        return (np.log(sizes.workers) - self._log_time(sizes)).T
 
     def error(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
         """Standard deviation (n, B) of one measurement's logarithm from each draw; its size drawn, hence Student's t."""
@@ -102,8 +119,8 @@ class ScalingModel:
     def bounds(self, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
         """Asymptotic bounds (n, B) of the draws of asynchronous workers: no work waits for other, and all of it."""
         v, _ = self._values(self.coordinates)
-        level, compute = self._compute(self.coordinates, sizes)
-        at = level - np.log(asynchronous(v, sizes.at(self.base), compute)) + np.log(compute) + np.log(self._reference)
+        between, compute = self._compute(v, sizes)
+        at = self.levels @ between.T + np.log(compute / asynchronous(v, sizes.at(self.base), compute))
         load, log_n = server_load(v, sizes), np.log(sizes.workers)
         return (log_n - at - np.log(compute + load)).T, (log_n - at - np.log(np.maximum(compute, load))).T
 
@@ -117,7 +134,7 @@ class ScalingModel:
     def outliers(self) -> tuple[Measurement, ...]:
         """Measurements far from most draws, unless they are half of all groups."""
         x, log_time, noise = self._table
-        off = np.abs(log_time - self._log_time(self.coordinates, x))
+        off = np.abs(log_time - self._log_time(x))
         far = (off > NUMBERS["outlier"] * self._scale(self.coordinates, noise)).mean(axis=0) > 0.5
         groups = {_group(m) for m, one in zip(self._unique, far, strict=True) if one}
         few = 2 * len(groups) < len({_group(m) for m in self.measured})
@@ -128,14 +145,9 @@ class ScalingModel:
         """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
         v, _ = self._values(self.coordinates)
         known = self._identified
-        found = [
-            Parameter(
-                "step of the smallest group", float(np.exp(np.median(self._levels[1])) * np.exp(off.mean())), "s",
-                standard_error=float(np.exp(np.median(self._levels[1])) * off.std()),
-                note=f"{counted(self.base.workers, 'worker')} on {counted(self.base.nodes or self.base.workers, 'node')}",
-            )
-            for off in [NUMBERS["level"] * self.coordinates[:, len(self.prior.coordinates) :].mean(axis=1)]
-        ]  # fmt: skip
+        step = np.exp(self.levels[:, 0])
+        group = f"{counted(self.base.workers, 'worker')} on {counted(self.base.nodes or self.base.workers, 'node')}"
+        found = [Parameter("step", float(np.median(step)), "s", standard_error=float(step.std()), note=f"of {group}")]
         for (name, _, unit, note), measured in zip(self.prior.coordinates, known, strict=True):
             values = v[name][:, 0] * (self._reference if unit == "step" else 1.0)
             low, middle, high = np.quantile(values, [0.15866, 0.5, 0.84134])
@@ -170,20 +182,25 @@ class ScalingModel:
     @property
     def _unfitted(self) -> bool:
         x, log_time, noise = self._table
-        off = np.abs(log_time - self._log_time(self.coordinates, x))
+        off = np.abs(log_time - self._log_time(x))
         return bool(((off > NUMBERS["outlier"] * self._scale(self.coordinates, noise)).mean(axis=0) > 0.5).any()) and not self.outliers
 
     @cached_property
     def _identified(self) -> list[bool]:
         """Of each parameter, whether a measurement depends on it, and narrows it."""
-        u, found = self.coordinates, []
-        fitted = self._log_time(u, self._table[0])
-        for i in range(len(self.prior.coordinates)):
+        narrowed = self.coordinates.std(axis=0) < NUMBERS["narrowed"]
+        return [bool(one) for one in self._depends(self.coordinates) & narrowed]
+
+    def _depends(self, u: np.ndarray) -> np.ndarray:
+        """Of each coordinate, whether a measurement's law or error depends on it."""
+        u, x = u[:PROBES], self._table[0]
+        found = []
+        for i in range(u.shape[1]):
             other = u.copy()
-            other[:, i] = np.roll(u[:, i], len(u) // 2)
-            depends = np.abs(self._log_time(other, self._table[0]) - fitted).max() > 1e-9
-            found.append(bool(depends and u[:, i].std() < NUMBERS["narrowed"]))
-        return found
+            other[:, i] = np.roll(u[:, i], 1)
+            found.append(np.abs(self._relative(other, x) - self._relative(u, x)).max() > 1e-9)
+        names = [one.name for one in self.prior.coordinates]
+        return np.array(found) | np.array([name == "misfit" and len(x.workers) > 1 for name in names])
 
     @cached_property
     def _unique(self) -> list[Measurement]:
@@ -198,7 +215,7 @@ class ScalingModel:
         return Sizes.of(self._unique), log_time, np.array(noise)
 
     @cached_property
-    def _levels(self) -> tuple[np.ndarray, np.ndarray]:
+    def _batches(self) -> tuple[np.ndarray, np.ndarray]:
         """Batch sizes of the smallest group, increasing, and their log step times as measured."""
         x, log_time, _ = self._table
         found = sorted((b, t) for m, b, t in zip(self._unique, x.batch_size, log_time, strict=True) if _group(m) == _group(self.base))
@@ -206,29 +223,34 @@ class ScalingModel:
 
     @property
     def _reference(self) -> float:
-        return float(np.exp(self._levels[1].min()))
+        return float(np.exp(self._batches[1].min()))
 
     def _values(self, u: np.ndarray) -> tuple[Values, np.ndarray]:
         """Parameters (B, 1) of the law, and its misfit (B,)."""
         v = self.prior.values(u, self._reference)
         return v, v["misfit"][:, 0]
 
-    def _compute(self, u: np.ndarray, x: Sizes) -> tuple[np.ndarray, np.ndarray]:
-        """Offsets of the level (B, n), and the smallest group's relative computation with these batches (B, n)."""
-        sizes, logs = self._levels
+    def _compute(self, v: Values, x: Sizes) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (n, batch sizes) of the levels, and relative computation (1 or B, n) with these batches."""
+        sizes, logs = self._batches
         between = np.column_stack([np.interp(x.batch_size, sizes, unit) for unit in np.eye(len(sizes))])
+        compute = np.atleast_2d(between @ np.exp(logs) / self._reference)
         outside = np.log(x.batch_size / np.clip(x.batch_size, sizes[0], sizes[-1]))
-        compute = (between @ np.exp(logs)) / self._reference
         if outside.any() and any(m.batch_size for m in self.measured):
-            compute = compute * np.exp(self._values(u)[0]["batch exponent"] * outside)
-        return NUMBERS["level"] * u[:, len(self.prior.coordinates) :] @ between.T, np.atleast_2d(compute)
+            compute = compute * np.exp(v["batch exponent"] * outside)
+        return between, compute
 
-    def _log_time(self, u: np.ndarray, x: Sizes) -> np.ndarray:
-        """Log step time (B, n)."""
-        law = asynchronous if self.prior.asynchronous else synchronous
-        (v, _), (level, compute) = self._values(u), self._compute(u, x)
-        relative = np.log(law(v, x, compute) / law(v, x.at(self.base), compute) * compute)
-        return np.asarray(np.log(self._reference) + level + relative)
+    def _relative(self, u: np.ndarray, x: Sizes) -> np.ndarray:
+        """Log step time (B, n) but for the levels."""
+        law, v = asynchronous if self.prior.asynchronous else synchronous, self._values(u)[0]
+        compute = self._compute(v, x)[1]
+        batch = np.log(compute) - np.log(self._compute(v, x)[0] @ np.exp(self._batches[1]) / self._reference)
+        return np.asarray(np.log(law(v, x, compute) / law(v, x.at(self.base), compute)) + batch)
+
+    def _log_time(self, x: Sizes) -> np.ndarray:
+        """Log step time (B, n) of the draws."""
+        between, _ = self._compute(self._values(self.coordinates)[0], x)
+        return np.asarray(self.levels @ between.T + self._relative(self.coordinates, x))
 
     def _scale(self, u: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Scale (B, n) of the errors of measured log step times."""
@@ -236,11 +258,19 @@ class ScalingModel:
         drift = self.prior.drift**2 * np.log2(x.nodes.max() / x.nodes)
         return np.asarray(np.sqrt(self._values(u)[1][:, None] ** 2 + noise**2 + drift))
 
-    def _log_likelihood(self, u: np.ndarray) -> np.ndarray:
+    def _conditional(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Likeliest levels (B, batch sizes) under coordinates, their precisions, and log likelihoods (B,) without them."""
         x, log_time, noise = self._table
-        scale, freedom = self._scale(u, noise), NUMBERS["freedom"]
-        z = (log_time - self._log_time(u, x)) / scale
-        return np.asarray((-0.5 * (freedom + 1.0) * np.log1p(z * z / freedom) - np.log(scale)).sum(axis=1))
+        between, _ = self._compute(self._values(u[:1])[0], x)
+        off, scale, freedom = log_time - self._relative(u, x), self._scale(u, noise), NUMBERS["freedom"]
+        level, weight = np.zeros((len(u), between.shape[1])), scale**-2
+        for _ in range(REWEIGHTED):  # least squares, reweighted by Student's t
+            precision = weight @ between + 1e-12
+            level = level + ((off - level @ between.T) * weight) @ between / precision
+            z = (off - level @ between.T) / scale
+            weight = (freedom + 1.0) / (freedom + z * z) / scale**2
+        log_l = (-0.5 * (freedom + 1.0) * np.log1p(z * z / freedom) - np.log(scale)).sum(axis=1)
+        return level, precision, log_l - 0.5 * np.log(precision).sum(axis=1)
 
 
 def _group(m: Measurement) -> tuple[int, int, int]:

@@ -103,7 +103,7 @@ class Prior:
             if transform == "share":
                 x = self._exponent(ndtr(one))
             elif name == "demand" and self.bytes:
-                x = self.bytes / self._server_rate(ndtr(one)) / reference
+                x = self.bytes / self._server_rate(one) / reference
             else:
                 x = {"log": np.exp, "logit": lambda y: 1 / (1 + np.exp(-y)), "uniform": ndtr, "linear": np.array}[transform](x)
             found[name] = x[:, None]
@@ -115,11 +115,12 @@ class Prior:
             return np.ones(len(quantile))
         return exponents[np.searchsorted(np.cumsum(self.growth)[:-1] / sum(self.growth), quantile)]
 
-    def _server_rate(self, quantile: np.ndarray) -> np.ndarray:
-        """Bytes per second of a saturated server: Student's t about published ones, and what its link carries."""
-        from scipy.special import stdtrit
+    def _server_rate(self, u: np.ndarray) -> np.ndarray:
+        """Bytes per second of a saturated server: Student's t about published ones, and at most what its link carries."""
+        from scipy.special import ndtr, stdtrit
 
         freedom = NUMBERS["server_freedom" if self.link is None else "server_freedom_on_links"]
-        t = stdtrit(freedom, 1.0 - quantile.clip(1e-9, 1 - 1e-9))
-        rate = np.exp(np.clip(math.log(NUMBERS["server_rate"]) + NUMBERS["server_rate_spread"] * t, 0.0, 60.0))
-        return np.asarray(rate if self.link is None else np.minimum(rate, LINK_EFFICIENCY * self.link))
+        log_rate = math.log(NUMBERS["server_rate"]) + NUMBERS["server_rate_spread"] * stdtrit(freedom, ndtr(-u))
+        if self.link is not None:
+            log_rate = np.minimum(log_rate, math.log(LINK_EFFICIENCY * self.link) - NUMBERS["link_spread"] * u)
+        return np.exp(np.clip(log_rate, 0.0, 60.0))
