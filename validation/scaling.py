@@ -22,10 +22,9 @@ import numpy as np
 
 import queuemodel.models.scaling
 from queuemodel.base.files import write_atomically
-from queuemodel.models.demands import largest_share
 from queuemodel.models.scaling import Prior, ScalingModel, Sizes, fit_scaling
 from queuemodel.models.scaling.law import EXPONENTS
-from queuemodel.models.scaling.prior import ASSUMED, NUMBERS, Kind
+from queuemodel.models.scaling.prior import Kind
 from queuemodel.profile.measurements import Measurement
 
 from .placements import far_of, jobs
@@ -42,12 +41,13 @@ WIDE = ("between nodes",)
 #: most asynchronous servers stay as they are.
 START_GROWTH = {
     "all-reduce": (1.0,) * 7, "sync-ps": (1.0,) * 7, "sparse gradients": (0.0,) * 5 + (0.05, 0.95),
-    "async-ps": (0.2, 0.8),
+    "async-ps": (0.1, 0.9),
 }  # fmt: skip
-#: How many sources what stands before anything is learnt is worth; repetitions of the expectation maximization.
-PSEUDO_SOURCES, REPETITIONS = 3.0, 40
-#: Error per doubling: chosen of 0.03, 0.06 and 0.1 by the coverage of sources left out.
-DRIFT = {"all-reduce": 0.03, "sync-ps": 0.03, "sparse gradients": 0.03, "async-ps": 0.03}
+#: How many sources that is worth; repetitions of the expectation maximization, over so many draws of each job.
+PSEUDO_SOURCES = {"all-reduce": 1.0, "sync-ps": 6.0, "sparse gradients": 3.0, "async-ps": 6.0}
+REPETITIONS, SUBSET = 150, 600
+#: Where in prior.toml what is learnt begins.
+LEARNT = "# Learnt.\n"
 #: Before anything is learnt: bytes per second of a server, and the spread of their logarithm; and what these are worth.
 SERVER_RATE, SERVER_RATE_SPREAD, RATE_PSEUDO_JOBS = 400e6, 0.7, 3.0
 
@@ -124,55 +124,57 @@ def teaching() -> tuple[Table, ...]:
 def start(kind: Kind) -> Prior:
     """The prior before anything is learnt."""
     names = ("misfit",) if kind == "async-ps" else tuple(START)
-    return Prior(kind, {name: START[name] for name in names}, START_GROWTH[kind], DRIFT[kind])
+    return Prior(kind, {name: START[name] for name in names}, START_GROWTH[kind])
 
 
 @cache
 def _posterior(index: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Transformed parameters and number of the growth exponent in draws under `start`."""
+    """Of a teaching job, transformed parameters and number of the growth exponent in draws under `start`."""
     table = teaching()[index]
     prior = start(table.kind)
-    model = table.fit(prior)
+    u = table.fit(prior).coordinates
+    u = u[np.linspace(0, len(u) - 1, SUBSET).astype(int)]  # equally likely, alike ones beside each other
     names = [one.name for one in prior.coordinates]
-    values = {n: m + s * model.coordinates[:, names.index(n)] for n, (m, s) in prior.learnt.items()}
     exponents = np.array(EXPONENTS["asynchronous" if prior.asynchronous else "synchronous"])
-    growth = prior.values(model.coordinates, 1.0)["growth"][:, 0]
-    return values, np.abs(growth[:, None] - exponents).argmin(axis=1)
+    growth = np.abs(prior.values(u, 1.0)["growth"] - exponents).argmin(axis=1)
+    return {name: m + s * u[:, names.index(name)] for name, (m, s) in prior.learnt.items()}, growth
 
 
 @cache
 def learn(kind: Kind, without: str = "") -> Prior:
     """The prior of a kind: maxima of the sources' likelihood, by expectation maximization over weighted draws."""
-    own = [i for i, t in enumerate(teaching()) if t.kind == kind and t.source != without]
+    own = [i for i, table in enumerate(teaching()) if table.kind == kind and table.source != without]
     sources = Counter(teaching()[i].source for i in own)
     weight = np.array([1.0 / sources[teaching()[i].source] for i in own])
-    prior, total = start(kind), weight.sum() + PSEUDO_SOURCES
-    begin, first = prior.learnt, np.array(prior.growth) / sum(prior.growth)
-    now, shares = dict(begin), first
+    prior, pseudo, total = start(kind), PSEUDO_SOURCES[kind], weight.sum() + PSEUDO_SOURCES[kind]
+    values = {name: np.array([_posterior(i)[0][name] for i in own]) for name in prior.learnt}  # (jobs, draws)
+    growth = np.array([_posterior(i)[1] for i in own])
+    first = np.array(prior.growth) / sum(prior.growth)
+    log_first = _log_density(values, growth, prior.learnt, first)
+    now, shares = dict(prior.learnt), first
     for _ in range(REPETITIONS):
-        means: dict[str, list[tuple[float, float]]] = {name: [] for name in begin}
-        chances = []
-        for i in own:
-            values, growth = _posterior(i)
-            log_w = np.log(np.maximum(shares, 1e-300) / np.maximum(first, 1e-300))[growth]
-            log_w = log_w + sum(_log_normal(v, *now[n]) - _log_normal(v, *begin[n]) for n, v in values.items())
-            w = np.exp(log_w - log_w.max())
-            w /= w.sum()
-            for name, v in values.items():
-                means[name].append((w @ v, w @ (v - w @ v) ** 2))
-            chances.append(np.bincount(growth, w, len(first)))
-        for name, found in means.items():
-            mean, variance = np.array(found).T
-            middle = (weight @ mean + PSEUDO_SOURCES * begin[name][0]) / total
-            squares = weight @ (variance + (mean - middle) ** 2) + PSEUDO_SOURCES * (begin[name][1] ** 2 / 2)
-            now[name] = middle, begin[name][1] if name in WIDE else (squares / total) ** 0.5
-        shares = (weight @ np.array(chances) + PSEUDO_SOURCES * first) / total
-    rounded = {n: (round(float(m), 2), round(float(s), 2)) for n, (m, s) in now.items()}
-    return replace(prior, learnt=rounded, growth=tuple(round(float(s), 3) for s in shares))
+        log_w = _log_density(values, growth, now, shares) - log_first
+        w = np.exp(log_w - log_w.max(axis=1, keepdims=True))
+        w *= weight[:, None] / w.sum(axis=1, keepdims=True)
+        for name, v in values.items():
+            mean, spread = prior.learnt[name]
+            middle = float((w * v).sum() + pseudo * mean) / total
+            square = float((w * (v - middle) ** 2).sum() + pseudo * spread**2 / 2) / total
+            now[name] = middle, spread if name in WIDE else square**0.5
+        shares = (np.bincount(growth.ravel(), w.ravel(), len(first)) + pseudo * first) / total
+    rounded = {name: (round(mean, 2), round(spread, 2)) for name, (mean, spread) in now.items()}
+    return replace(prior, learnt=rounded, growth=tuple(round(float(share), 3) for share in shares))
 
 
-def _log_normal(x: np.ndarray, mean: float, spread: float) -> np.ndarray:
-    return np.asarray(-0.5 * ((x - mean) / spread) ** 2 - np.log(spread))
+def _log_density(
+    values: dict[str, np.ndarray], growth: np.ndarray, normal: dict[str, tuple[float, float]], shares: np.ndarray
+) -> np.ndarray:
+    """Log density of draws under normal laws of the parameters and shares of the growth exponents."""
+    log_p = np.log(np.maximum(shares, 1e-300))[growth]
+    for name, v in values.items():
+        mean, spread = normal[name]
+        log_p = log_p - 0.5 * ((v - mean) / spread) ** 2 - np.log(spread)
+    return np.asarray(log_p)
 
 
 def server_rates() -> tuple[float, float]:
@@ -186,6 +188,26 @@ def server_rates() -> tuple[float, float]:
     mean = (sum(rates) + np.log(SERVER_RATE)) / (len(rates) + 1)
     squares = float(((np.array(rates) - mean) ** 2).sum()) + RATE_PSEUDO_JOBS * SERVER_RATE_SPREAD**2
     return round(float(np.exp(mean)), -6), round((squares / (len(rates) + RATE_PSEUDO_JOBS)) ** 0.5, 3)
+
+
+def write() -> None:
+    """Write what is learnt from all sources into the prior's table, beside what is assumed."""
+    text, about = FILE.read_text().partition(LEARNT)[0] + LEARNT, 'command = "python -m validation.scaling --write"\n'
+    about += f"date = {datetime.date.today()}\n"
+    for kind in KINDS:
+        sources = Counter(table.source for table in teaching() if table.kind == kind)
+        source = json.dumps("jobs of each source in validation/data: " + ", ".join(f"{s} ({n})" for s, n in sorted(sources.items())))
+        prior = learn(kind)
+        normal = ", ".join(f'"{name}" = [{mean}, {spread}]' for name, (mean, spread) in prior.learnt.items())
+        for table, value, unit in (
+            ("learnt", f"{{{normal}}}", "mean and spread of the transformed parameter"),
+            ("growth", str(list(prior.growth)), "share of jobs by growth exponent"),
+        ):
+            text += f'\n[{table}."{kind}"]\nvalue = {value}\nunit = "{unit}"\nsource = {source}\n{about}'
+    for name, number, unit in zip(("rate", "spread"), server_rates(), ("B/s", "standard deviation of a logarithm"), strict=True):
+        source = "validation/data/cloud_async_ps.json, where saturation shows"
+        text += f'\n[server.{name}]\nvalue = {number}\nunit = "{unit}"\nsource = "{source}"\n{about}'
+    write_atomically(FILE, text)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class ScalingModel:
         """Standard deviation (n, B) of one measurement's logarithm from each draw; its size drawn, hence Student's t."""
         doublings = np.log2(np.maximum(np.maximum(sizes.workers / self.largest, self.base.workers / sizes.workers), 1.0))
         _, misfit = self._values(self.coordinates)
-        drift = self.prior.drift**2 * doublings[:, None]
+        drift = (NUMBERS["drift"] * misfit) ** 2 * doublings[:, None]
         size = np.sqrt(NUMBERS["freedom"] / rng.chisquare(NUMBERS["freedom"], len(misfit)))
         return np.asarray(np.sqrt(misfit**2 + NUMBERS["noise"] ** 2 + drift) * size)
 
@@ -255,7 +255,7 @@ class ScalingModel:
     def _scale(self, u: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Scale (B, n) of the errors of measured log step times."""
         x = self._table[0]
-        drift = self.prior.drift**2 * np.log2(x.nodes.max() / x.nodes)
+        drift = NUMBERS["row_drift"] ** 2 * np.log2(x.nodes.max() / x.nodes)
         return np.asarray(np.sqrt(self._values(u)[1][:, None] ** 2 + noise**2 + drift))
 
     def _conditional(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

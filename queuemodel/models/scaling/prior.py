@@ -7,6 +7,7 @@ published series and clusters (prior.toml; `python -m validation.scaling --write
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -47,9 +48,13 @@ COMMON = (
     Coordinate("batch exponent", "linear", "", "of computation, outside the batch sizes of the smallest group"),
     Coordinate("misfit", "log", "", "relative error of the law at measured sizes"),
 )
+TRANSFORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "log": np.exp, "logit": lambda x: 1.0 / (1.0 + np.exp(-x)), "linear": np.asarray, "uniform": lambda x: _normal_cdf(x),
+}  # fmt: skip
 _TABLE = constants(__package__, "prior.toml")
 ASSUMED: dict[str, tuple[float, float]] = _TABLE["assumed"]
 NUMBERS: dict[str, float] = _TABLE["numbers"]
+SERVER: dict[str, float] = _TABLE["server"]
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,6 @@ class Prior:
         Mean and spread of transformed parameters, beside those of `ASSUMED`.
     growth : tuple of float
         Share of jobs by growth exponent (`EXPONENTS`).
-    drift : float
-        Relative error of the law over a doubling of the workers.
     bytes : float or None
         Of the parameters on asynchronous servers, if known: these stay as they are.
     link : float or None
@@ -74,14 +77,13 @@ class Prior:
     kind: Kind
     learnt: dict[str, tuple[float, float]]
     growth: tuple[float, ...]
-    drift: float
     bytes: float | None = None
     link: float | None = None
 
     @classmethod
     def of(cls, kind: Kind, **known: float | None) -> Prior:
         """As learnt from all sources."""
-        return cls(kind, _TABLE["learnt"][kind], tuple(_TABLE["growth"][kind]), _TABLE["drift"][kind], **known)
+        return cls(kind, _TABLE["learnt"][kind], tuple(_TABLE["growth"][kind]), **known)
 
     @property
     def asynchronous(self) -> bool:
@@ -94,19 +96,17 @@ class Prior:
 
     def values(self, u: np.ndarray, reference: float) -> Values:
         """Parameters (B, 1) of coordinates (B, ...), where the smallest group's computation takes ``reference`` s."""
-        from scipy.special import ndtr
-
         found = {}
         for (name, transform, *_), one in zip(self.coordinates, u.T, strict=False):
             mean, spread = (self.learnt | ASSUMED).get(name, (0.0, 1.0))
-            x = mean + spread * (one + NUMBERS["stretch"] * np.maximum(one, 0.0) ** 3 if name == "latency" else one)
-            if transform == "share":
-                x = self._exponent(ndtr(one))
-            elif name == "demand" and self.bytes:
-                x = self.bytes / self._server_rate(one) / reference
+            if name == "latency":  # a heavy upper tail
+                one = one + NUMBERS["stretch"] * np.maximum(one, 0.0) ** 3
+            if name == "demand" and self.bytes:
+                found[name] = self.bytes / self._server_rate(one)[:, None] / reference
+            elif transform == "share":
+                found[name] = self._exponent(_normal_cdf(one))[:, None]
             else:
-                x = {"log": np.exp, "logit": lambda y: 1 / (1 + np.exp(-y)), "uniform": ndtr, "linear": np.array}[transform](x)
-            found[name] = x[:, None]
+                found[name] = TRANSFORMS[transform](mean + spread * one)[:, None]
         return found
 
     def _exponent(self, quantile: np.ndarray) -> np.ndarray:
@@ -117,10 +117,16 @@ class Prior:
 
     def _server_rate(self, u: np.ndarray) -> np.ndarray:
         """Bytes per second of a saturated server: Student's t about published ones, and at most what its link carries."""
-        from scipy.special import ndtr, stdtrit
+        from scipy.special import stdtrit
 
-        freedom = NUMBERS["server_freedom" if self.link is None else "server_freedom_on_links"]
-        log_rate = math.log(NUMBERS["server_rate"]) + NUMBERS["server_rate_spread"] * stdtrit(freedom, ndtr(-u))
+        freedom = SERVER["freedom" if self.link is None else "freedom_on_links"]
+        log_rate = math.log(SERVER["rate"]) + SERVER["spread"] * stdtrit(freedom, _normal_cdf(-u))
         if self.link is not None:
-            log_rate = np.minimum(log_rate, math.log(LINK_EFFICIENCY * self.link) - NUMBERS["link_spread"] * u)
+            log_rate = np.minimum(log_rate, math.log(LINK_EFFICIENCY * self.link) - SERVER["link_spread"] * u)
         return np.exp(np.clip(log_rate, 0.0, 60.0))
+
+
+def _normal_cdf(x: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(x))
