@@ -23,8 +23,7 @@ import numpy as np
 import queuemodel.models.scaling
 from queuemodel.base.files import write_atomically
 from queuemodel.models.scaling import Prior, ScalingModel, Sizes, fit_scaling
-from queuemodel.models.scaling.law import EXPONENTS
-from queuemodel.models.scaling.prior import Kind
+from queuemodel.models.scaling.prior import EXPONENTS, Kind
 from queuemodel.profile.measurements import Measurement
 
 from .placements import far_of, jobs
@@ -245,7 +244,7 @@ def judge(table: Table, prior: Prior | None = None) -> Judged:
     sizes, rng = Sizes.of(table.judged), np.random.default_rng(1)
     draws = model.draws(sizes)
     noisy = draws + model.error(sizes, rng) * rng.standard_normal(draws.shape)
-    return Judged(table, *np.exp([model.point(draws, draws), *np.quantile(noisy, [0.05, 0.95], axis=1)]))
+    return Judged(table, *np.exp([model.point(draws), *np.quantile(noisy, [0.05, 0.95], axis=1)]))
 
 
 #: Laws of one line: what the step time is beside a constant; "constant": that of the largest group, "ring+": a ring's,

@@ -1,20 +1,20 @@
-"""How long a step takes on n workers: computation, reduction in a node, reduction between nodes, servers.
+"""How long a step takes on n workers: computation, reduction in a node and between nodes, or servers.
 
     T = f c + ((1 - f) c ⊕ m),    x ⊕ y = (x^γ + y^γ)^(1/γ)
 
-c is computation, f its share before the first gradient, and m what hides behind the rest for as long as that lasts (a
-smooth maximum, as in A. Qiao et al., "Pollux", OSDI 2021, who take f = 0). Synchronized workers, n of them on k nodes
-and g on the fullest, wait for the slowest, c = C (1 + s E_n), where E_n is the mean of the largest of n standard normal
-numbers and C the computation of one; and m is an all-reduce,
+c is computation, f its share before the first gradient, and m hides behind the rest for as long as that lasts (a smooth
+maximum, as in A. Qiao et al., "Pollux", OSDI 2021, who take f = 0). Synchronized workers, n of them on k nodes and g on
+the fullest, wait for the slowest, c = C (1 + s E_n), E_n being the mean of the largest of n standard normal numbers and
+C the computation of one. Their m is an all-reduce,
 
-    m = L 2 (g - 1)/g                                           on one node (a ring: Patarasuk and Yuan, 2009),
-    m = W g^a G_p(g k)/G_p(2 g) + A G_q(k/2)/G_q(2)             on more (the second term beyond two),
+    m = L 2 (g - 1)/g                                       on one node (a ring: Patarasuk and Yuan, 2009),
+    m = W g^a G_p(g k)/G_p(2 g) + A G_q(k/2)/G_q(2)         on more,
 
 with the growth law G_p(n) = (n^p - 1)/p (Box and Cox, 1964): linear for p = 1, log n for 0, a ring's bandwidth 1 - 1/n
-for -1, flat far below. W, in proportion to the bytes, and A, latencies and stragglers, do not depend on each other: a
-reduction that costs much on two nodes is limited by bandwidth, and grows little. Asynchronous workers share servers:
-f = 0 and m = D n^p, at saturation (p = 1) the busiest server's demand times the workers, the asymptotes of a closed network.
-Servers that grow with the workers have p < 1. All times are relative to the computation of the smallest measured group.
+for -1, flat far below. W is in proportion to bytes, A is latencies and stragglers, and neither tells of the other: what
+costs much on two nodes is limited by bandwidth, and grows little. Asynchronous workers share servers: f = 0, and
+m = D n^p is the busiest server's demand times the workers, or less where servers grow with the workers (p < 1); T then
+lies between the asymptotes of a closed network. All times are relative to a step of the smallest measured group.
 """
 
 from __future__ import annotations
@@ -29,15 +29,12 @@ from ...profile.measurements import Measurement
 from ..demands import largest_share
 from ..rules import order_statistic
 
-#: Exponents p of the growth law, of synchronous and of asynchronous workers; the prior has a share of each.
-EXPONENTS = {"synchronous": (-6.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0), "asynchronous": (0.1, 1.0)}
-
 Values = Mapping[str, np.ndarray]  # of each parameter, shape (B, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Sizes of groups, each array of shape (n,): what a step's time depends on.
+    """Groups of workers: what a step's time depends on, each array of shape (n,).
 
     Attributes
     ----------
@@ -54,11 +51,11 @@ class Sizes:
     fullest_node: np.ndarray
     batch_size: np.ndarray
     server_share: np.ndarray
-    placements: np.ndarray = field(init=False)  # (m, 3): different workers, nodes, fullest node
+    placements: np.ndarray = field(init=False)  # (m, 3): workers, nodes and fullest node, each combination once
     placement: np.ndarray = field(init=False)  # (n,): which of them
 
     def __post_init__(self) -> None:
-        placed = np.column_stack([self.workers, self.nodes, self.fullest_node]).astype(float)
+        placed = np.column_stack([self.workers, self.nodes, self.fullest_node])
         placements, placement = np.unique(placed, axis=0, return_inverse=True)
         object.__setattr__(self, "placements", placements)
         object.__setattr__(self, "placement", placement.ravel())
@@ -72,12 +69,10 @@ class Sizes:
         ]
         return cls(*np.array(rows, dtype=float).T)
 
-    def at(self, group: Measurement) -> Sizes:
+    def on(self, group: Measurement) -> Sizes:
         """The same batches on one group."""
-        one = Sizes.of([group])
-        alike = (np.repeat(a, len(self.workers)) for a in (one.workers, one.nodes, one.fullest_node, one.server_share))
-        workers, nodes, fullest_node, server_share = alike
-        return Sizes(workers, nodes, fullest_node, self.batch_size, server_share)
+        alike = Sizes.of([group] * len(self.workers))
+        return Sizes(alike.workers, alike.nodes, alike.fullest_node, self.batch_size, alike.server_share)
 
 
 def growth(n: np.ndarray, exponent: np.ndarray) -> np.ndarray:
@@ -87,22 +82,21 @@ def growth(n: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 def synchronous(v: Values, x: Sizes, compute: np.ndarray) -> np.ndarray:
-    """Relative step time (B, n) of synchronized workers whose computation takes so long, (n,)."""
+    """Relative step time (B, n) of synchronized workers, from the relative computation (1 or B, n) of one."""
     n, k, g = x.placements.T
-    several = np.maximum(k, 2.0)
-    between = v["between nodes"] * g ** v["link sharing"] * growth(several * g, v["growth"]) / growth(2.0 * g, v["growth"])
-    latency = v["latency"] * growth(several / 2.0, v["latency growth"]) / growth(np.array(2.0), v["latency growth"])
-    m = np.where(k > 1, between + latency, v["inside a node"] * 2.0 * (g - 1.0) / g)
+    one, k = k < 2, np.maximum(k, 2.0)
+    W = v["between nodes"] * g ** v["link sharing"] * growth(g * k, v["growth"]) / growth(2.0 * g, v["growth"])
+    A = v["latency"] * growth(k / 2.0, v["latency growth"]) / growth(np.array(2.0), v["latency growth"])
+    m = np.where(one, v["inside a node"] * 2.0 * (g - 1.0) / g, W + A)[:, x.placement]
     c = compute * (1.0 + v["straggling"] * _largest(n))[:, x.placement]
     hidden = (1.0 - v["forward share"]) * c
-    square, other = hidden * hidden, (m * m)[:, x.placement]
-    return v["forward share"] * c + np.sqrt(np.sqrt(square * square + other * other))  # γ = 4
+    return np.asarray(v["forward share"] * c + np.sqrt(np.sqrt((hidden * hidden) ** 2 + (m * m) ** 2)))  # γ = 4
 
 
 def asynchronous(v: Values, x: Sizes, compute: np.ndarray) -> np.ndarray:
     """Relative step time (B, n) of asynchronous workers."""
     load = np.log(server_load(v, x)) - np.log(compute)
-    return compute * np.exp(np.logaddexp(0.0, v["sharpness"] * load) / v["sharpness"])
+    return np.asarray(compute * np.exp(np.logaddexp(0.0, v["sharpness"] * load) / v["sharpness"]))
 
 
 def server_load(v: Values, x: Sizes) -> np.ndarray:
@@ -111,8 +105,7 @@ def server_load(v: Values, x: Sizes) -> np.ndarray:
 
 
 def _largest(n: np.ndarray) -> np.ndarray:
-    sizes, at = np.unique(n, return_inverse=True)
-    return np.array([_largest_of(int(size)) for size in sizes])[at]
+    return np.array([_largest_of(int(size)) for size in n])
 
 
 @cache

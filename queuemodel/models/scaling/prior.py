@@ -1,6 +1,6 @@
 """What jobs are like before they are measured: each parameter of the law a function of a standard normal coordinate.
 
-Means and spreads of the transformed parameters, and the shares of jobs by growth exponent, are learnt by kind of job from
+Means and spreads of transformed parameters, and shares of jobs by growth exponent, are learnt by kind of job from
 published series and clusters (prior.toml; `python -m validation.scaling --write`).
 """
 
@@ -15,16 +15,16 @@ import numpy as np
 
 from ...base.files import constants
 from ...profile.bandwidth import LINK_EFFICIENCY
-from .law import EXPONENTS, Values
+from .law import Values
 
 Kind = Literal["all-reduce", "sync-ps", "sparse gradients", "async-ps"]
 
 
 class Coordinate(NamedTuple):
-    """A parameter: how it follows from a normal number, its unit ("step": of the smallest group), what it is."""
+    """A parameter: its transform of a normal number, its unit ("step": of the smallest group), what it is."""
 
     name: str
-    transform: Literal["log", "logit", "linear", "uniform", "share"]
+    transform: Literal["log", "logit", "linear", "normal cdf", "share"]
     unit: str
     note: str
 
@@ -35,12 +35,12 @@ SYNCHRONOUS = (
     Coordinate("inside a node", "log", "step", "all-reduce of two workers of one node"),
     Coordinate("between nodes", "log", "step", "all-reduce of two nodes, one worker each"),
     Coordinate("link sharing", "linear", "", "exponent of the workers on a node"),
-    Coordinate("growth", "share", "", "exponent of the all-reduce beyond two nodes; -1: a ring's bandwidth, 1: linear"),
+    Coordinate("growth", "share", "", "exponent of the all-reduce beyond two nodes; -1: a ring, 1: linear"),
     Coordinate("latency", "log", "step", "added to the all-reduce by the third and fourth node"),
-    Coordinate("latency growth", "uniform", "", "exponent of that beyond four nodes"),
+    Coordinate("latency growth", "normal cdf", "", "exponent of that beyond four nodes"),
 )
 ASYNCHRONOUS = (
-    Coordinate("demand", "uniform", "step", "of the busiest server, per step"),
+    Coordinate("demand", "normal cdf", "step", "of the busiest server, per step"),
     Coordinate("growth", "share", "", "exponent of the servers' load; 1: servers stay as they are"),
     Coordinate("sharpness", "log", "", "exponent of the maximum of computation and servers' load"),
 )
@@ -48,13 +48,20 @@ COMMON = (
     Coordinate("batch exponent", "linear", "", "of computation, outside the batch sizes of the smallest group"),
     Coordinate("misfit", "log", "", "relative error of the law at measured sizes"),
 )
+
+
+def _normal_cdf(x: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(x))
+
+
 TRANSFORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "log": np.exp, "logit": lambda x: 1.0 / (1.0 + np.exp(-x)), "linear": np.asarray, "uniform": lambda x: _normal_cdf(x),
+    "log": np.exp, "logit": lambda x: 1.0 / (1.0 + np.exp(-x)), "linear": np.asarray, "normal cdf": _normal_cdf,
 }  # fmt: skip
 _TABLE = constants(__package__, "prior.toml")
-ASSUMED: dict[str, tuple[float, float]] = _TABLE["assumed"]
 NUMBERS: dict[str, float] = _TABLE["numbers"]
-SERVER: dict[str, float] = _TABLE["server"]
+EXPONENTS: dict[str, list[float]] = _TABLE["exponents"]
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,11 @@ class Prior:
     ----------
     kind : {"all-reduce", "sync-ps", "sparse gradients", "async-ps"}
     learnt : dict
-        Mean and spread of transformed parameters, beside those of `ASSUMED`.
+        Mean and spread of transformed parameters, beside those that are assumed.
     growth : tuple of float
-        Share of jobs by growth exponent (`EXPONENTS`).
-    bytes : float or None
-        Of the parameters on asynchronous servers, if known: these stay as they are.
-    link : float or None
-        Nominal bytes per second of a server's link, if known.
+        Shares of jobs by growth exponent.
+    bytes, link : float or None
+        Of asynchronous servers, which then stay as they are: parameter bytes, and nominal bytes per second of a link.
     """
 
     kind: Kind
@@ -91,42 +96,36 @@ class Prior:
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """Of a job; those of `COMMON` last."""
         return (*(ASYNCHRONOUS if self.asynchronous else SYNCHRONOUS), *COMMON)
 
     def values(self, u: np.ndarray, reference: float) -> Values:
-        """Parameters (B, 1) of coordinates (B, ...), where the smallest group's computation takes ``reference`` s."""
-        found = {}
-        for (name, transform, *_), one in zip(self.coordinates, u.T, strict=False):
-            mean, spread = (self.learnt | ASSUMED).get(name, (0.0, 1.0))
+        """Parameters (B, 1) of coordinates (B, ...), where a step of the smallest group takes ``reference`` seconds."""
+        found, normal = {}, _TABLE["assumed"] | self.learnt
+        for (name, transform, *_), z in zip(self.coordinates, u.T, strict=True):
+            mean, spread = normal.get(name, (0.0, 1.0))
             if name == "latency":  # a heavy upper tail
-                one = one + NUMBERS["stretch"] * np.maximum(one, 0.0) ** 3
-            if name == "demand" and self.bytes:
-                found[name] = self.bytes / self._server_rate(one)[:, None] / reference
-            elif transform == "share":
-                found[name] = self._exponent(_normal_cdf(one))[:, None]
+                z = z + NUMBERS["stretch"] * np.maximum(z, 0.0) ** 3
+            if transform == "share":
+                found[name] = self._exponents(_normal_cdf(z))
+            elif name == "demand" and self.bytes:
+                found[name] = self.bytes / self._server_rate(z) / reference
             else:
-                found[name] = TRANSFORMS[transform](mean + spread * one)[:, None]
-        return found
+                found[name] = TRANSFORMS[transform](mean + spread * z)
+        return {name: x[:, None] for name, x in found.items()}
 
-    def _exponent(self, quantile: np.ndarray) -> np.ndarray:
-        exponents = np.array(EXPONENTS["asynchronous" if self.asynchronous else "synchronous"])
+    def _exponents(self, quantile: np.ndarray) -> np.ndarray:
         if self.asynchronous and self.bytes:
             return np.ones(len(quantile))
+        exponents = np.array(EXPONENTS["asynchronous" if self.asynchronous else "synchronous"])
         return exponents[np.searchsorted(np.cumsum(self.growth)[:-1] / sum(self.growth), quantile)]
 
-    def _server_rate(self, u: np.ndarray) -> np.ndarray:
-        """Bytes per second of a saturated server: Student's t about published ones, and at most what its link carries."""
+    def _server_rate(self, z: np.ndarray) -> np.ndarray:
+        """Bytes per second of a saturated server: Student's t about published ones, at most what its link carries."""
         from scipy.special import stdtrit
 
-        freedom = SERVER["freedom" if self.link is None else "freedom_on_links"]
-        log_rate = math.log(SERVER["rate"]) + SERVER["spread"] * stdtrit(freedom, _normal_cdf(-u))
+        server = _TABLE["server"]
+        freedom = server["freedom" if self.link is None else "freedom_on_links"]
+        log_rate = math.log(server["rate"]) + server["spread"] * stdtrit(freedom, _normal_cdf(-z))
         if self.link is not None:
-            log_rate = np.minimum(log_rate, math.log(LINK_EFFICIENCY * self.link) - SERVER["link_spread"] * u)
+            log_rate = np.minimum(log_rate, math.log(LINK_EFFICIENCY * self.link) - server["link_spread"] * z)
         return np.exp(np.clip(log_rate, 0.0, 60.0))
-
-
-def _normal_cdf(x: np.ndarray) -> np.ndarray:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(x))
