@@ -30,6 +30,7 @@ from .placements import far_of, jobs
 from .published import Scaling, cloud, clusters, full_nodes, published, testbed
 
 FILE = Path(queuemodel.models.scaling.__file__).parent / "prior.toml"
+CLUSTERS = "data-parallel, clusters of one worker per node"
 KINDS: tuple[Kind, ...] = ("all-reduce", "sync-ps", "sparse gradients", "async-ps")
 
 #: Mean and spread of transformed parameters before anything is learnt. The spread of the reduction between nodes stays
@@ -195,7 +196,8 @@ def write() -> None:
     about += f"date = {datetime.date.today()}\n"
     for kind in KINDS:
         sources = Counter(table.source for table in teaching() if table.kind == kind)
-        source = json.dumps("jobs of each source in validation/data: " + ", ".join(f"{s} ({n})" for s, n in sorted(sources.items())))
+        named = ", ".join(f"{source} ({count})" for source, count in sorted(sources.items()))
+        source = json.dumps(f"jobs of each source in validation/data: {named}")
         prior = learn(kind)
         normal = ", ".join(f'"{name}" = [{mean}, {spread}]' for name, (mean, spread) in prior.learnt.items())
         for table, value, unit in (
@@ -203,8 +205,8 @@ def write() -> None:
             ("growth", str(list(prior.growth)), "share of jobs by growth exponent"),
         ):
             text += f'\n[{table}."{kind}"]\nvalue = {value}\nunit = "{unit}"\nsource = {source}\n{about}'
-    for name, number, unit in zip(("rate", "spread"), server_rates(), ("B/s", "standard deviation of a logarithm"), strict=True):
-        source = "validation/data/cloud_async_ps.json, where saturation shows"
+    source = "validation/data/cloud_async_ps.json, where saturation shows"
+    for name, number, unit in zip(("rate", "spread"), server_rates(), ("B/s", "of a logarithm"), strict=True):
         text += f'\n[server.{name}]\nvalue = {number}\nunit = "{unit}"\nsource = "{source}"\n{about}'
     write_atomically(FILE, text)
 
@@ -250,8 +252,12 @@ def judge(table: Table, prior: Prior | None = None) -> Judged:
 #: Laws of one line: what the step time is beside a constant; "constant": that of the largest group, "ring+": a ring's,
 #: but never faster per worker than that.
 LAWS: dict[str, Callable[[float], float]] = {
-    "ring": lambda k: 1 - 1 / k, "ring+": lambda k: 1 - 1 / k, "log n": np.log, "constant": lambda k: 0.0, "linear": float,
-}  # fmt: skip
+    "ring": lambda k: 1 - 1 / k,
+    "ring+": lambda k: 1 - 1 / k,
+    "log n": np.log,
+    "constant": lambda k: 0.0,
+    "linear": float,
+}
 
 
 def by_law(law: str, table: Table) -> float:
@@ -282,7 +288,7 @@ def tables() -> tuple[Table, ...]:
     kinds = {kind: [job for job in series if job.kind == kind] for kind in ("all-reduce", "sync-ps")}
     free = [job for job in [*series, *cloud()] if job.kind == "async-ps"]
     rows: list[tuple[str, list[Scaling], bool]] = [
-        ("data-parallel, clusters of one worker per node", clusters(), False),
+        (CLUSTERS, clusters(), False),
         ("all-reduce, published", kinds["all-reduce"], False),
         ("all-reduce, published, ranks and sparse gradients known", kinds["all-reduce"], True),
         *((f"all-reduce, full nodes of {g} T4", full_nodes(g), True) for g in (1, 2, 4)),
@@ -323,8 +329,8 @@ SECTION = """## Tables, on sources that the prior was not learnt from
 Published series, the cloud's and the testbed's (`validation/data`), from their two smallest groups or from one to four
 workers, and jobs by placement from one and two nodes, with a prior learnt from all other sources
 (`python -m validation.scaling`). Errors are means over jobs of mean absolute relative errors, *by source* first over
-those of each source. Beside them laws of one line through the same measurements: a ring, a ring that is never faster per
-worker than the largest measured group, log n, constant efficiency, linear.
+those of each source. Beside them laws of one line through the same measurements: a ring, a ring that is never faster
+per worker than the largest measured group, log n, constant efficiency, linear.
 
 | jobs | number | error | by source | median | covered | width | ring | ring+ | log n | constant | linear |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -343,8 +349,7 @@ def scaling_section() -> str:
         laws = " | ".join(f"{np.nanmean([by_law(law, one.table) for one in found]):.1%}" for law in LAWS)
         text += f"| {row} | {len(found)} | {errors.mean():.1%} | {by_source:.1%} | {np.median(errors):.1%} | "
         text += f"{inside:.0%} | {width:.2f} | {laws} |\n"
-    rows = ("data-parallel, clusters of one worker per node", "all-reduce, published", "sync-ps", "async-ps, cloud and published")
-    steps = list(further(rows))
+    steps = list(further([CLUSTERS, "all-reduce, published", "sync-ps", "async-ps, cloud and published"]))
     worse = [step for step in steps if step[3] > step[2]]
     named = "; ".join(f"{source}, {k} to {k + 1}: {a:.1%} to {b:.1%}" for source, k, a, b in worse)
     return (

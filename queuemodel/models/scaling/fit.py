@@ -137,9 +137,7 @@ class Table:
         return u, level + rng.standard_normal(level.shape) / np.sqrt(precision)
 
 
-def temper(
-    log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draws from a posterior, from draws (B, d) of its standard normal prior.
 
     Sequential Monte Carlo (P. Del Moral, A. Doucet and A. Jasra, 2006): the likelihood's exponent rises from 0 to 1 in
