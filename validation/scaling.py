@@ -146,7 +146,7 @@ def learn(kind: Kind, without: str = "") -> Prior:
     own = [i for i, table in enumerate(teaching()) if table.kind == kind and table.source != without]
     sources = Counter(teaching()[i].source for i in own)
     weight = np.array([1.0 / sources[teaching()[i].source] for i in own])
-    prior, pseudo, total = start(kind), PSEUDO_SOURCES[kind], weight.sum() + PSEUDO_SOURCES[kind]
+    prior, pseudo, total = start(kind), PSEUDO_SOURCES[kind], float(weight.sum()) + PSEUDO_SOURCES[kind]
     values = {name: np.array([_posterior(i)[0][name] for i in own]) for name in prior.learnt}  # (jobs, draws)
     growth = np.array([_posterior(i)[1] for i in own])
     first = np.array(prior.growth) / sum(prior.growth)
@@ -180,11 +180,11 @@ def _log_density(
 def server_rates() -> tuple[float, float]:
     """Parameter bytes per second of a server at saturation, and the spread of their logarithm."""
     rates = []
-    for job in (job for job in cloud() if job.parameter_bytes):
+    for job in cloud():
         model = of_series("", job, fitted=None).fit(learn("async-ps"))
-        v = {p.name: p for p in model.parameters}
-        if v["demand"].identified and v["growth"].value == 1.0:
-            rates.append(np.log(job.parameter_bytes / v["demand"].value))  # of the busiest server's share
+        found = {p.name: p for p in model.parameters}
+        if job.parameter_bytes and found["demand"].identified and found["growth"].value == 1.0:
+            rates.append(np.log(job.parameter_bytes / found["demand"].value))
     mean = (sum(rates) + np.log(SERVER_RATE)) / (len(rates) + 1)
     squares = float(((np.array(rates) - mean) ** 2).sum()) + RATE_PSEUDO_JOBS * SERVER_RATE_SPREAD**2
     return round(float(np.exp(mean)), -6), round((squares / (len(rates) + RATE_PSEUDO_JOBS)) ** 0.5, 3)

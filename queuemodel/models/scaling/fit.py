@@ -4,8 +4,8 @@
 
 so that the smallest group, one GPU or four nodes of eight, is the base. It has a level for each of its batch sizes,
 straight between them; outside, computation follows a power law. A measured log step time errs by Student's t, whose
-scale joins the measurement's standard error, the law's misfit and a drift with the square root of the doublings of
-nodes to the largest group, as laws do not hold over many. Given the parameters, levels are normal (Laplace).
+scale joins the measurement's standard error and the law's misfit, which grows with the doublings of nodes to the largest
+group, as laws do not hold over many. Given the parameters, levels are normal (Laplace).
 """
 
 from __future__ import annotations
@@ -95,8 +95,9 @@ class Table:
 
     def scale(self, u: np.ndarray) -> np.ndarray:
         """Scale (B, n) of the errors of `log_time`."""
-        drift = NUMBERS["row_drift"] ** 2 * np.log2(self.sizes.nodes.max() / self.sizes.nodes)
-        return np.asarray(np.sqrt(self.values(u)["misfit"] ** 2 + self.noise**2 + drift))
+        doublings = np.log2(self.sizes.nodes.max() / self.sizes.nodes)
+        misfit = self.values(u)["misfit"] ** 2 * (1.0 + NUMBERS["row_drift"] ** 2 * doublings)
+        return np.asarray(np.sqrt(misfit + self.noise**2))
 
     def levels(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Likeliest levels (B, batch sizes) under coordinates, their precisions, and log likelihoods (B,) of these."""
