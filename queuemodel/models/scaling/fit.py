@@ -4,8 +4,8 @@
 
 so that the smallest group, one GPU or four nodes of eight, is the base. It has a level for each of its batch sizes,
 straight between them; outside, computation follows a power law. A measured log step time errs by Student's t, whose
-scale joins the measurement's standard error and the law's misfit, which grows with the doublings of nodes to the largest
-group, as laws do not hold over many. Given the parameters, levels are normal (Laplace).
+scale joins the measurement's standard error and the law's misfit, which grows with the doublings of nodes to the
+largest group, as laws do not hold over many. Given the parameters, levels are normal (Laplace).
 """
 
 from __future__ import annotations

@@ -45,8 +45,10 @@ class ScalingModel:
 
     @property
     def effective_draws(self) -> float:
-        """Effective sample size of the draws: equal ones count as one."""
-        return effective_draws(np.log(np.unique(self.coordinates, axis=0, return_counts=True)[1]))
+        """Effective sample size of the draws: those that resampling left equal count as one."""
+        some = self.coordinates[:, self.table.depends(self.coordinates)]
+        copies = np.unique(some, axis=0, return_counts=True)[1] if some.size else np.ones(len(some))
+        return effective_draws(np.log(copies))
 
     def draws(self, sizes: Sizes) -> np.ndarray:
         """Log steps per second of all workers, shape (n, B)."""
@@ -124,13 +126,18 @@ class ScalingModel:
         elif nodes.max() <= 2:
             beyond = "two nodes" if nodes.max() == 2 else "one node"
             found.append(f"growth beyond {beyond} is estimated from published jobs")
-        elif self.coordinates[:, [one.name for one in self.table.prior.coordinates].index("latency")].mean() > 1.5:
-            found.append("rounds grow faster than in published jobs")
+        elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
+            found.append("rounds grow faster than in most published jobs")
         return tuple(found)
 
     @property
     def _largest(self) -> int:
         return max(m.workers for m in self.table.measured)
+
+    def _mean(self, name: str) -> float:
+        """Mean of a coordinate, in standard deviations of its prior."""
+        names = [one.name for one in self.table.prior.coordinates]
+        return float(self.coordinates[:, names.index(name)].mean())
 
     @cached_property
     def _measured(self) -> np.ndarray:
