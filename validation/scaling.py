@@ -40,8 +40,8 @@ WIDE = ("between nodes",)
 #: Shares of jobs by growth exponent before anything is learnt: gathered rows of sparse gradients grow with the group;
 #: most asynchronous servers stay as they are.
 START_GROWTH = {
-    "all-reduce": (*(1.0,) * 7, 0.2), "sync-ps": (*(1.0,) * 7, 0.2), "sparse gradients": (*(0.0,) * 5, 0.05, 0.94, 0.01),
-    "async-ps": (0.1, 0.9),
+    "all-reduce": (*(1.0,) * 7, 0.2), "sync-ps": (*(1.0,) * 7, 0.2), "async-ps": (0.1, 0.9),
+    "sparse gradients": (*(0.0,) * 5, 0.05, 0.94, 0.01),
 }  # fmt: skip
 #: How many sources that is worth; repetitions of the expectation maximization, over so many draws of each job.
 PSEUDO_SOURCES = {"all-reduce": 1.0, "sync-ps": 6.0, "sparse gradients": 3.0, "async-ps": 6.0}

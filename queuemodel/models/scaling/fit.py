@@ -23,9 +23,9 @@ from .prior import NUMBERS, Prior
 #: Draws, fewer of a table with many sizes: so many values of the law are computed at once.
 DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
 #: Draws that show on which parameters measurements depend; repetitions of a robust mean.
-PROBES, REWEIGHTED = 50, 4
+PROBES, REWEIGHTED = 50, 3
 #: Moves at each temperature, and after the last one; acceptance that their length is adapted to.
-MOVES, LAST_MOVES, ACCEPTANCE = 4, 16, 0.25
+MOVES, LAST_MOVES, ACCEPTANCE = 6, 24, 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,11 @@ class Table:
     @cached_property
     def groups(self) -> list[list[Measurement]]:
         """Measurements of the same size, the smallest first."""
-        size = lambda m: (m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, m.parameter_servers)  # noqa: E731
-        sizes = sorted({size(m) for m in self.measured})
-        return [[m for m in self.measured if size(m) == one] for one in sizes]
+        alike: dict[tuple[int, ...], list[Measurement]] = {}
+        for m in self.measured:
+            size = m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, m.parameter_servers
+            alike.setdefault(size, []).append(m)
+        return [alike[size] for size in sorted(alike)]
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -158,7 +160,8 @@ def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rn
         u, log_l = u[pick], log_l[pick]
         root = np.linalg.cholesky(np.atleast_2d(np.cov(u.T)) + 1e-8 * np.eye(d))
         for _ in range(MOVES if exponent < 1.0 else LAST_MOVES):
-            moved = u + length * rng.standard_normal(u.shape) @ root.T
+            far = length * 10.0 ** rng.uniform(-1.5, 0.5, (count, 1))  # short moves too, for narrow modes
+            moved = u + far * rng.standard_normal(u.shape) @ root.T
             log_moved = log_likelihood(moved)
             gain = exponent * (log_moved - log_l) + 0.5 * ((u**2).sum(axis=1) - (moved**2).sum(axis=1))
             accepted = np.log(rng.random(count)) < gain

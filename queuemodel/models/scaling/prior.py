@@ -104,7 +104,7 @@ class Prior:
         for (name, transform, *_), z in zip(self.coordinates, u.T, strict=True):
             mean, spread = normal.get(name, (0.0, 1.0))
             if name == "latency":  # a heavy upper tail
-                z = z + NUMBERS["stretch"] * np.maximum(z, 0.0) ** 3
+                z = z + NUMBERS["stretch"] * np.clip(z, 0.0, 5.0) ** 3
             if transform == "share":
                 found[name] = self._exponents(_normal_cdf(z))
             elif name == "demand" and self.bytes:
