@@ -76,11 +76,9 @@ def of_series(row: str, job: Scaling, *, fitted: int | None = 2, known: bool = F
     """A series from its smallest groups; ``known`` are ranks per node, sparse gradients, bytes and links."""
     ranks = job.ranks_per_node if known else 1
     rows = [
-        Measurement(
-            workers=int(n) * ranks, nodes=int(n), steps_per_second=float(x), parameter_servers=job.servers
-        )
-        for n, x in zip(job.nodes, job.throughput, strict=True)
-    ]  # fmt: skip
+        Measurement(workers=n * ranks, nodes=n, steps_per_second=x, parameter_servers=job.servers)
+        for n, x in zip(job.nodes.astype(int).tolist(), job.throughput.tolist(), strict=True)
+    ]
     kind: Kind = "sparse gradients" if known and job.sparse and job.kind != "async-ps" else job.kind
     size, link = (job.parameter_bytes, job.link) if known else (None, None)
     beyond = tuple(rows[fitted:]) if fitted else ()
@@ -234,11 +232,6 @@ class Judged:
         """Whether each measurement is inside its interval."""
         return np.asarray((self.lower <= self.measured) & (self.measured <= self.upper))
 
-    @property
-    def width(self) -> float:
-        """Mean width of the interval, in logarithms."""
-        return float(np.log(self.upper / self.lower).mean())
-
 
 def judge(table: Table, prior: Prior | None = None) -> Judged:
     """A table predicted with a prior that was not learnt from its source."""
@@ -252,12 +245,8 @@ def judge(table: Table, prior: Prior | None = None) -> Judged:
 #: Laws of one line: what the step time is beside a constant; "constant": that of the largest group, "ring+": a ring's,
 #: but never faster per worker than that.
 LAWS: dict[str, Callable[[float], float]] = {
-    "ring": lambda k: 1 - 1 / k,
-    "ring+": lambda k: 1 - 1 / k,
-    "log n": np.log,
-    "constant": lambda k: 0.0,
-    "linear": float,
-}
+    "ring": lambda k: 1 - 1 / k, "ring+": lambda k: 1 - 1 / k, "log n": np.log, "constant": lambda k: 0, "linear": float,
+}  # fmt: skip
 
 
 def by_law(law: str, table: Table) -> float:
@@ -266,8 +255,9 @@ def by_law(law: str, table: Table) -> float:
     for wanted in table.judged:
         alike: dict[int, list[float]] = {}
         for m in table.fitted:
-            if (m.fullest_node, m.batch_size) == (wanted.fullest_node, wanted.batch_size) and m.workers == _full(m):
-                alike.setdefault(m.nodes or m.workers, []).append(m.step_time)
+            nodes, full = m.nodes or m.workers, (wanted.fullest_node, wanted.batch_size)
+            if (m.fullest_node, m.batch_size) == full and m.workers == nodes * m.fullest_node:
+                alike.setdefault(nodes, []).append(m.step_time)
         if alike:
             (first, *_, last), k = [*alike, *alike], wanted.nodes or wanted.workers
             T = {nodes: float(np.mean(alike[nodes])) for nodes in alike}
@@ -275,10 +265,6 @@ def by_law(law: str, table: Table) -> float:
             time = max(T[last] + rise * (g(k) - g(last)), T[last] if law == "ring+" else 1e-3 * T[last])
             errors.append(abs(wanted.workers / time / wanted.steps_per_second - 1))
     return float(np.mean(errors)) if errors else np.nan
-
-
-def _full(m: Measurement) -> int:
-    return (m.nodes or m.workers) * m.fullest_node
 
 
 @cache
@@ -345,7 +331,7 @@ def scaling_section() -> str:
         sources = [one.table.source for one in found]
         by_source = np.mean([errors[[s == name for s in sources]].mean() for name in sorted(set(sources))])
         inside = np.concatenate([one.inside for one in found]).mean()
-        width = np.mean([one.width for one in found])
+        width = np.mean([np.log(one.upper / one.lower).mean() for one in found])
         laws = " | ".join(f"{np.nanmean([by_law(law, one.table) for one in found]):.1%}" for law in LAWS)
         text += f"| {row} | {len(found)} | {errors.mean():.1%} | {by_source:.1%} | {np.median(errors):.1%} | "
         text += f"{inside:.0%} | {width:.2f} | {laws} |\n"

@@ -212,7 +212,7 @@ def test_asynchronous_curves_lie_within_their_bounds():
     draws = model.draws(x)
     low, middle, high = (model.point(one) for one in (model.bounds(x)[0], draws, model.bounds(x)[1]))
     assert ((low <= middle) & (middle <= high)).all()
-    assert (np.diff(draws, axis=0) > 0).all()  # nowhere falling
+    assert (np.diff(draws, axis=0) > -1e-9).all()  # nowhere falling, but for rounding
     assert np.isfinite(model.point(model.saturation_workers[None])).all()
     assert np.exp(middle[:3]) == pytest.approx([2.0, 3.97, 7.9], rel=0.02)
 

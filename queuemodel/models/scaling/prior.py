@@ -101,7 +101,7 @@ class Prior:
     def values(self, u: np.ndarray, reference: float) -> Values:
         """Parameters (B, 1) of coordinates (B, ...), where a step of the smallest group takes ``reference`` seconds."""
         found, normal = {}, _TABLE["assumed"] | self.learnt
-        for (name, transform, *_), z in zip(self.coordinates, u.T, strict=True):
+        for (name, transform, *_), z in zip(self.coordinates, np.clip(u.T, -8.0, 8.0), strict=True):
             mean, spread = normal.get(name, (0.0, 1.0))
             if name == "latency":  # a heavy upper tail
                 z = z + NUMBERS["stretch"] * np.clip(z, 0.0, 5.0) ** 3
