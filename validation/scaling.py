@@ -245,7 +245,7 @@ def judge(table: Table, prior: Prior | None = None) -> Judged:
 #: Laws of one line: what the step time is beside a constant; "constant": that of the largest group, "ring+": a ring's,
 #: but never faster per worker than that.
 LAWS: dict[str, Callable[[float], float]] = {
-    "ring": lambda k: 1 - 1 / k, "ring+": lambda k: 1 - 1 / k, "log n": np.log, "constant": lambda k: 0, "linear": float,
+    "ring": lambda k: -1 / k, "ring+": lambda k: -1 / k, "log n": np.log, "constant": lambda k: 0.0, "linear": float,
 }  # fmt: skip
 
 

@@ -268,6 +268,25 @@ def test_fits_take_less_than_a_second():
     assert time.perf_counter() - begin < 5.0  # 0.5 s on an idle core
 
 
+@pytest.mark.parametrize("strategy", ["all-reduce", "sync-ps", "async-ps"])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
+def test_contradictory_tables_have_finite_curves(strategy, spread):
+    rng, x = np.random.default_rng(3), Sizes.of([placed(1, 1), placed(1, 8), placed(8, 8), placed(600, 8)])
+    for rows in range(1, 7):
+        seconds = np.exp(spread * rng.standard_normal(rows))
+        sizes = [(int(k), int(g), int(b)) for k, g, b in zip(*rng.choice([1, 2, 8, 64], (3, rows)), strict=True)]
+        table = [placed(k, g, t, b) for (k, g, b), t in zip(sizes, seconds, strict=True)]
+        model = fit_scaling(table, strategy=strategy)
+        assert np.isfinite(model.draws(x)).all()
+        assert np.isfinite(interval(model, [placed(600, 8)])).all()
+        assert all(np.isfinite([p.value, p.standard_error]).all() for p in model.parameters)
+        assert model.effective_draws > 100
+        if strategy == "async-ps":
+            low, high = model.bounds(x)
+            assert (low <= model.draws(x) + 1e-9).all()
+            assert (model.draws(x) <= high + 1e-9).all()
+
+
 def test_no_measurement_is_refused():
     with pytest.raises(FitError, match="at least one measurement"):
         fit_scaling([], strategy="all-reduce")

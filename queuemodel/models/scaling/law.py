@@ -96,7 +96,8 @@ def synchronous(v: Values, x: Sizes, compute: np.ndarray) -> np.ndarray:
 def asynchronous(v: Values, x: Sizes, compute: np.ndarray) -> np.ndarray:
     """Relative step time (B, n) of asynchronous workers."""
     load = np.log(server_load(v, x)) - np.log(compute)
-    return np.asarray(compute * np.exp(np.logaddexp(0.0, v["sharpness"] * load) / v["sharpness"]))
+    sharpness = np.maximum(v["sharpness"], 1.0)  # below, T would exceed its asymptote c + m
+    return np.asarray(compute * np.exp(np.logaddexp(0.0, sharpness * load) / sharpness))
 
 
 def server_load(v: Values, x: Sizes) -> np.ndarray:
