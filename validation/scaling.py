@@ -43,7 +43,7 @@ START_GROWTH = {
     "all-reduce": (*(1.0,) * 7, 0.2), "sync-ps": (*(1.0,) * 7, 0.2), "async-ps": (0.1, 0.9),
     "sparse gradients": (*(0.0,) * 5, 0.05, 0.94, 0.01),
 }  # fmt: skip
-#: How many sources that is worth; repetitions of the expectation maximization, over so many draws of each job.
+#: How many sources that is worth, chosen by the errors below; repetitions of the expectation maximization, and draws.
 PSEUDO_SOURCES = {"all-reduce": 1.0, "sync-ps": 6.0, "sparse gradients": 3.0, "async-ps": 6.0}
 REPETITIONS, SUBSET = 150, 600
 #: Where in prior.toml what is learnt begins.
