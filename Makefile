@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+LOOPS := $(shell find queuemodel -name '*.pyx' -o -name '*.pxi')
 
 .PHONY: demo test test-all lint docs validate benchmark clean
 
-$(VENV)/.installed: setup.cfg setup.py pyproject.toml
+$(VENV)/.installed: setup.cfg setup.py pyproject.toml $(LOOPS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "queuemodel needs Python 3.11 or later; make PYTHON=python3.11 $@")'
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --upgrade pip

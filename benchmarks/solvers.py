@@ -240,8 +240,11 @@ def _spread(errors: list[float]) -> tuple[float, float, float]:
 
 
 def _compare(network: qn.Network, population: int | None) -> float:
-    chain = qn.solve(network, population=population, solver=qn.MarkovChain())
-    return float(np.abs(qn.solve(network, population=population).class_throughput / chain.class_throughput - 1).max())
+    X, truth = (
+        qn.solve(network, population=population, solver=solver).class_throughput
+        for solver in (qn.ApproximateMVA(), qn.MarkovChain())
+    )
+    return float(np.abs(X / truth - 1).max())
 
 
 def fcfs_errors(rng: np.random.Generator, count: int) -> list[float]:
@@ -349,7 +352,6 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--quick", action="store_true", help="only to see that all of it runs")
     asked = parser.parse_args()
-    qn.solve_batch([0.1], population=1)  # loads numba, as every session of more than a few solutions does
     speed, errors = speed_rows(asked.quick), error_rows(8 if asked.quick else 120)
     if asked.write:
         (DOCS.parent / "validation" / "notes" / "solver-measurements.md").write_text(page(speed, errors))

@@ -6,6 +6,7 @@ python -m benchmarks.startup [--times N] [--most RATIO]
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import math
 import os
 import resource
@@ -32,8 +33,8 @@ IMPORT = ["-m", "queuemodel", "import-trace", str(TRACES), "--batch-size", "32",
 
 
 def seconds(arguments: list[str], caches: str) -> tuple[float, float]:
-    """Wall-clock and processor time of a Python process that keeps bytecode and machine code in this folder."""
-    own = {"NUMBA_CACHE_DIR": caches, "PYTHONPYCACHEPREFIX": caches, "PYTHONDONTWRITEBYTECODE": ""}
+    """Wall-clock and processor time of a Python process that keeps bytecode in this folder."""
+    own = {"PYTHONPYCACHEPREFIX": caches, "PYTHONDONTWRITEBYTECODE": ""}
     begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], env=os.environ | own, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -52,6 +53,8 @@ def main() -> int:
             "a later prediction, 1 to 8 workers": PREDICT,
             "12 traced steps of TensorFlow read": [*IMPORT, f"{kept}/profile.json"],
         }
+        if not importlib.util.find_spec("google"):  # protobuf, of the extra "traces"
+            later.popitem()
         found = {what: [seconds(command, kept) for _ in range(asked.times + 1)][1:] for what, command in later.items()}
     found[FIRST] = []
     for _ in range(asked.times):

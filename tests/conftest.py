@@ -1,14 +1,23 @@
 """Settings that all tests share."""
 
+import hashlib
 import os
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import queuemodel
 from queuemodel import copy_examples
+from queuemodel.base import built
 from queuemodel.cli import main
+
+# As setup.py has it; what is installed without its sources has none to compare.
+sources = sorted(path.read_bytes() for path in Path(queuemodel.__file__).parent.rglob("*.p[yx][xi]"))
+if sources and hashlib.sha256(b"".join(sources)).hexdigest() != built.sources:
+    pytest.exit("a loop has changed since it was built: python setup.py build_ext --inplace", 2)
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

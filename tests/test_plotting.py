@@ -15,6 +15,8 @@ import queuemodel as qm
 from queuemodel import curves, example_profile, example_throughputs
 from queuemodel.base import drawing
 from queuemodel.base.drawing import BOUND
+from queuemodel.models import plot_round
+from queuemodel.simulator import plot_timeline
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +168,16 @@ def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tm
             qm.save_figure(curve.plot(), tmp_path / name)
     assert (tmp_path / "plot.gif").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_what_a_figure_does_not_take_is_named_with_the_nearest(curve):
+    ax = Figure().subplots()
+    for keyword, said in (("measure", "; did you mean 'measured'"), ("colour", "; did you mean 'color'"), ("zz", "$")):
+        with pytest.raises(qm.ModelError, match=f"plot: {keyword} is not an argument{said}"):
+            curve.plot(ax=ax, **{keyword: 1})
+    assert not ax.lines
+    curve.plot(ax=ax, lw=3, color="red", drawstyle="steps")
+    round_ = next(one for one in example_profile("ddp-alexnet-40").rounds if one.buckets)
+    for draw, one in ((plot_timeline, example_profile()), (plot_round, round_), (curves.plot_efficiency, curve)):
+        with pytest.raises(qm.ModelError, match="plot: colr is not an argument; did you mean 'color'"):
+            draw(one, colr="red")

@@ -1,6 +1,7 @@
 """One question, every method."""
 
 import gzip
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.models import curve_of, load, measured_besides, predict, simulate
+from queuemodel.sgd import compare
 
 
 def traced(*, bandwidth=None):
@@ -74,10 +76,32 @@ def test_naming_what_the_profile_has_changes_nothing(method, own):
 
 
 @pytest.mark.parametrize("verb", [predict, qm.fit, simulate])
-@pytest.mark.parametrize("data", ["profile.json", Path("profile.json"), None, 3, qm.fit(traced())])
+@pytest.mark.parametrize("data", [None, 3, b"profile.json", qm.fit(traced())])
 def test_what_is_no_measurement_is_refused_by_every_verb(verb, data):
     with pytest.raises(qm.ModelError, match=f"expected a Profile.*got {type(data).__name__}"):
         verb(data, **({"workers": 2} if verb is not qm.fit else {}))
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_path_stands_for_what_is_in_the_file(tmp_path, kind):
+    profile, other, table = traced(bandwidth=1e7), kind(tmp_path / "p.json"), kind(tmp_path / "t.csv")
+    profile.save(other)
+    Path(table).write_text("workers,steps_per_second\n1,1\n4,3.8\n")
+    points = [qm.Throughput(workers=n, steps_per_second=speed) for n, speed in ((1, 1.0), (4, 3.8))]
+    asked = {"workers": [1, 4], "method": "mva"}
+    for throughputs in (table, [table], [points[0], table][1:], (one for one in [table])):
+        curve = predict(other, **asked, throughputs=throughputs)
+        assert curve.to_rows() == predict(profile, **asked, throughputs=points).to_rows()
+    assert predict(table, workers=[8]).to_rows() == predict(points, workers=[8]).to_rows()
+    assert qm.fit(other, throughputs=table).to_rows() == qm.fit(profile, throughputs=points).to_rows()
+    assert qm.fit(table).to_rows() == qm.fit(points).to_rows()
+    assert simulate(other, workers=2, steps=5).to_rows() == simulate(profile, workers=2, steps=5).to_rows()
+    goal = {"instances": [qm.Instance("small", price=1.0)], "method": "mva", "throughput": 1.0}
+    assert qm.plan_instances(other, **goal).to_rows() == qm.plan_instances(profile, **goal).to_rows()
+    assert compare(other, workers=2).to_rows() == compare(profile, workers=2).to_rows()
+    for verb in (predict, qm.fit, partial(simulate, workers=2), partial(compare, workers=2)):
+        with pytest.raises(qm.DataError, match=r"nowhere\.json: cannot be read"):
+            verb(kind("nowhere.json"))
 
 
 @pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])

@@ -19,6 +19,7 @@ SCRIPTS = {
     "benchmarks/solvers.py": ("--quick", "FCFS, one class"),
     "benchmarks/startup.py": ("--times 1 --most 5", "times the import"),
     "benchmarks/trace_simulator.py": ("--quick", "SimPy"),
+    "docs/approximation_errors.py": ("", "%"),
     "docs/figures.py": ("throughput", "throughput"),
     "docs/run_examples.py": ("docs/how-to/install.md", ""),
     "docs/scheduling_study.py": ("--quick", "all"),

@@ -9,7 +9,6 @@ import pytest
 
 import queuemodel
 from queuemodel.base import files as units
-from queuemodel.base.compiled import ready
 
 PACKAGE = Path(__file__).parent.parent / "queuemodel"
 
@@ -85,7 +84,7 @@ def test_a_framework_is_imported_only_by_its_adapter(modules, folder):
 
 
 def test_import_is_light():
-    heavy = ("tensorflow", "keras", "torch", "matplotlib", "sympy", "pandas", "numba", "tabulate", "click")
+    heavy = ("tensorflow", "keras", "torch", "matplotlib", "sympy", "pandas", "tabulate", "click")
     started = "import sys, queuemodel; print('numpy' in sys.modules)"
     code = f"{started}; queuemodel.queueing.Network; print([m for m in {heavy!r} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -105,8 +104,6 @@ def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
 
 def test_a_prediction_from_a_profile_loads_no_scipy():
     """SciPy's part that it would need takes longer to load than all else."""
-    if type(ready("queuemodel.simulator.kernel.loop", "run")).__name__ != "builtin_function_or_method":
-        pytest.skip("numba, which compiles the simulation's loop here, loads SciPy")
     profile = str(PACKAGE / "profile" / "data" / "alexnet-60.json")
     goal = ["--epochs", "1", "--dataset-size", "1000", "--deadline", "1h"]
     asked = ["--workers", "1:2"]
@@ -116,7 +113,7 @@ def test_a_prediction_from_a_profile_loads_no_scipy():
         "import sys, contextlib; from queuemodel.cli import main\n"
         f"for command in {commands!r}:\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr): main(command)\n"
-        "print([m for m in ('scipy', 'numba', 'pandas', 'matplotlib', 'joblib') if m in sys.modules])"
+        "print([m for m in ('scipy', 'pandas', 'matplotlib', 'joblib') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"

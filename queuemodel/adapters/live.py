@@ -89,7 +89,8 @@ class Backend(ABC):
         """Raise what keeps a run from starting, without importing the framework."""
         name = self.framework
         if importlib.util.find_spec(name) is None:
-            raise MissingDependencyError(f"a live run needs {name}: pip install 'queuemodel[{name}]'")
+            hint = f"pip install {name}, or '.[{name}]' in a checkout of queuemodel"
+            raise MissingDependencyError(f"a live run needs {name}: {hint}")
 
     @abstractmethod
     def train(self, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import math
 import numbers
@@ -10,8 +11,9 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +29,27 @@ LARGEST_SEED = 2**64 - 1  # as NumPy's bit generators take them
 JSON = (".json", ".json.gz", "")
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def by_keyword(call: F) -> F:
+    """Have a function, or a class, refuse arguments that do not fit by a `ModelError` that lists its own."""
+    inner: Any = call.__init__ if isinstance(call, type) else call  # type: ignore[misc]
+
+    @functools.wraps(inner)
+    def called(*args: Any, **named: Any) -> Any:
+        try:
+            return inner(*args, **named)
+        except TypeError as error:
+            if error.__traceback__ and error.__traceback__.tb_next:
+                raise  # from within
+            own = [f"{p.name}=" if p.kind is p.KEYWORD_ONLY else p.name for p in signature(call).parameters.values()]
+            said = str(error).replace(".__init__", "")
+            raise ModelError(f"{said}; write {call.__name__}({', '.join(own)})") from None
+
+    if isinstance(call, type):
+        call.__init__ = called  # type: ignore[misc]
+    return call if isinstance(call, type) else called  # type: ignore[return-value]
 
 
 def require_number(
@@ -44,11 +67,11 @@ def require_number(
     number = _float(value)
     unit = f" {unit}" if unit else ""
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
-        raise error(f"{what} must be finite and {'> 0' if positive else '>= 0'}{unit}, got {_shown(value)}")
+        raise error(f"{what} must be finite and {'> 0' if positive else '>= 0'}{unit}, {got(value)}")
     if positive and number < SMALLEST_POSITIVE:
-        raise error(f"{what} must be at least {SMALLEST_POSITIVE:g}{unit}, got {_shown(value)}")
+        raise error(f"{what} must be at least {SMALLEST_POSITIVE:g}{unit}, {got(value)}")
     if number > largest:
-        raise error(f"{what} must be at most {largest:g}{unit}, got {_shown(value)}")
+        raise error(f"{what} must be at most {largest:g}{unit}, {got(value, share=largest == 1)}")
     return number
 
 
@@ -68,9 +91,9 @@ def require_count(
         return value
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
-        raise error(f"{what} must be a whole number of at least {least:,}, got {_shown(value)}")
+        raise error(f"{what} must be a whole number of at least {least:,}, {got(value)}")
     if value > most:
-        raise error(f"{what} must be at most {most:,}, got {_shown(value)}")
+        raise error(f"{what} must be at most {most:,}, {got(value)}")
     return int(value)
 
 
@@ -84,7 +107,8 @@ def require_share(
     """The value as a float between 0 and 1 (``open_ended``: strictly), or raise an ``error``."""
     number = _float(value)
     if not (0 < number < 1 if open_ended else 0 <= number <= 1):
-        raise error(f"{what} must be between 0 and 1{', both left out' if open_ended else ''}, got {_shown(value)}")
+        left_out = ", both left out" if open_ended else ""
+        raise error(f"{what} must be between 0 and 1{left_out}, {got(value, share=True)}")
     return number
 
 
@@ -104,15 +128,23 @@ def require_choice(
     return value
 
 
+def require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:
+    """Refuse a keyword that ``what`` has not."""
+    for unknown in (name for name in names if name not in known):
+        raise ModelError(f"{what}: {unknown} is not an argument{nearest(unknown, known)}")
+
+
 def nearest(value: Any, known: Iterable[Any], *, called: Mapping[str, str] | None = None) -> str:
-    """The end of a refusal: the name that begins so, has these words or is spelt alike; ``called``: synonyms."""
-    words = {_words(one): meant for one, meant in ({str(one): str(one) for one in known} | dict(called or {})).items()}
+    """The end of a refusal: the name that begins so, has these words or is spelt so; ``called``: synonyms or advice."""
+    known = list(known)
+    words = {_words(one): meant for one, meant in (dict(called or {}) | {str(one): str(one) for one in known}).items()}
     spelt = {"".join(parts): meant for parts, meant in words.items()}
     typed = "".join(_words(value))
     begun = [one for one in spelt if len(typed) > 1 and one.startswith(typed)]
     found = begun or ["".join(parts) for parts in words if typed and set(_words(value)) <= set(parts)]
     alike = difflib.get_close_matches(typed, found or spelt, 1, 0.0 if found else 0.6)
-    return f"; did you mean {spelt[alike[0]]!r}?" if alike else ""
+    meant = spelt[alike[0]] if alike else ""
+    return f"; did you mean {meant!r}?" if meant in map(str, known) else f"; {meant}" if meant else ""
 
 
 def _words(text: Any) -> tuple[str, ...]:
@@ -157,6 +189,14 @@ def require_writable(path: str | os.PathLike[str] | None, *, suffixes: Sequence[
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
+def got(value: Any, *, share: bool = False) -> str:
+    """The end of a refusal, with what may be meant: commas in numbers, percent of a ``share``."""
+    if isinstance(value, str) and re.search(r"\d,\d", value):
+        return f"got {_shown(value)}; write it without commas, a decimal with a point"
+    percent = _float(value) if share else 0
+    return f"got {_shown(value)}" + (f"; write {percent / 100:g} for {percent:g} %" if 5 <= percent < 100 else "")
+
+
 def _shown(value: Any) -> str:
     """``repr`` of bearable length, also of integers with more digits than Python prints."""
     try:
@@ -189,4 +229,5 @@ def extra(module: str, name: str, *, what: str) -> Any:
         return import_module(module)
     except ImportError:
         package = module.partition(".")[0].replace("google", "protobuf")
-        raise MissingDependencyError(f"{what} needs {package}: pip install 'queuemodel[{name}]'") from None
+        hint = f"pip install {package}, or '.[{name}]' in a checkout of queuemodel"
+        raise MissingDependencyError(f"{what} needs {package}: {hint}") from None

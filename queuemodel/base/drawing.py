@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .checks import extra
+from .checks import extra, require_known
 from .errors import DataError
 from .files import write_atomically
 
@@ -57,6 +57,15 @@ def new_axes(size: tuple[float, float] = (6.4, 4.2)) -> Axes:
     """Axes of a new figure (size in inches), outside pyplot's list of figures."""
     Figure = extra("matplotlib.figure", "plots", what="a figure").Figure
     return Figure(figsize=size, layout="constrained").subplots()
+
+
+def require_style(style: dict[str, Any], artist: str, *arguments: str) -> dict[str, Any]:
+    """The style, lw as linewidth; refuses what is neither an argument nor such an artist's (raises `ModelError`)."""
+    module, kind = artist.split(".")
+    drawn = getattr(extra(f"matplotlib.{module}", "plots", what="a figure"), kind)
+    require_known(style, [*arguments, *(name[4:] for name in dir(drawn) if name.startswith("set_"))], "plot")
+    normalized: dict[str, Any] = extra("matplotlib.cbook", "plots", what="a figure").normalize_kwargs(style, drawn)
+    return normalized
 
 
 def save_figure(axes: Axes, path: str | os.PathLike[str]) -> None:

@@ -25,6 +25,7 @@ from .checks import (
     JSON,
     LARGEST,
     SMALLEST_POSITIVE,
+    got,
     require_count,
     require_file_name,
     require_number,
@@ -32,26 +33,27 @@ from .checks import (
     require_writable,
 )
 from .errors import DataError
+from .recognition import FOREIGN, HEAD, mistaken
 
 MOST_UNPACKED = 2**31  # bytes; a file that unpacks to more is damaged, or a trap
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, unpacked if it is a .gz, without a byte order mark (raises `DataError`)."""
+    """The contents of a file, unpacked if gzip'd, without a byte order mark (raises `DataError`)."""
     require_file_name(path)
     try:
         content = Path(path).read_bytes()
-        if str(path).endswith(".gz") and content:
+        if (packed := str(path).endswith(".gz") or content.startswith(b"\x1f\x8b")) and content:
             with gzip.open(path) as file:
                 content = file.read(MOST_UNPACKED + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: damaged gzip file: {error}") from None
     except (OSError, ValueError) as error:  # ValueError: no path at all
         raise DataError(f"{path}: cannot be read: {_reason(error)}") from None
-    if len(content) > MOST_UNPACKED and str(path).endswith(".gz"):
+    if len(content) > MOST_UNPACKED and packed:
         raise DataError(f"{path}: unpacks to more than {MOST_UNPACKED:,} bytes; is it what it should be?")
-    if not content.strip():
-        raise DataError(f"{path}: the file is empty")
+    for what in (what for begin, what in FOREIGN.items() if re.match(begin, content[:HEAD])):
+        raise DataError(f"{path}: {what}")
     return content.removeprefix(codecs.BOM_UTF8)
 
 
@@ -93,20 +95,49 @@ def _reason(error: Exception) -> str:
 
 LARGEST_QUANTITY = 1e18  # bytes, bytes per second and seconds above it are mistakes
 
-_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
+_POWERS = {"k": "e3", "K": "e3", "M": "e6", "G": "e9", "B": "e9", "T": "e12"}  # of counts; B: billions
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30}
 _BYTES = {f"{prefix}B": scale for prefix, scale in _PREFIXES.items()}
-_RATES = {
-    f"{prefix}{unit}{second}": scale * size
-    for prefix, scale in _PREFIXES.items()
-    for unit, size in (("bits", 1 / 8), ("bit", 1 / 8), ("b", 1 / 8), ("B", 1.0))
-    for second in ("/s", "ps")
-}
-_SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_QUANTITY = re.compile(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]*)\s*(/\s*s|ps)?\s*")
+_RATES = {f"{prefix}{unit}": scale * size for prefix, scale in _PREFIXES.items()
+          for unit, size in (("b", 1 / 8), ("b/s", 1 / 8), ("B/s", 1.0))}  # fmt: skip
+#: How else units of data are written; B is bytes and b bits, so that what is all in capitals may be either.
+_SPELT = {
+    "(?i)bytes?": "B", "(?i)bits?": "b", "(?i)g(ig|b)?e$": "Gb/s", "(?<=[bB])(ps|s|persecond)$|/sec(ond)?$": "/s",
+    "(?i)(?<=^[kmgt])(ilo|ega|iga|era)": "",
+}  # fmt: skip
+_SECONDS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0,
+    "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0,
+    "week": 604800.0,
+}  # fmt: skip
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)([^\d.]*)", re.ASCII)
+_PARTS = re.compile(r"(\d+\.?\d*)\s*([a-zµμ]+)\s*", re.IGNORECASE)
+
+
+def number_in(text: str) -> Any:
+    """The number in a text, like 8, 1e8 or 100M, a whole one as an int; the text, for a check to refuse, if none."""
+    text = text.strip()
+    power = _POWERS.get(text[-1:], "")
+    try:
+        number = float(text[:-1].rstrip() + power if power else text)
+        return int(text) if text.isdecimal() else int(number) if number.is_integer() else number
+    except ValueError:
+        return text
+
+
+def count_in(text: str) -> Any:
+    """The same of a count, or of money, which may have commas between thousands: 100,000,000."""
+    return number_in(text.replace(",", "") if re.match(r"\s*[1-9]\d{0,2}(,\d{3})+(?![\d,])", text) else text)
+
+
+def share_in(text: str) -> Any:
+    """The same of a share, which may be in percent."""
+    number = number_in(text.strip().removesuffix("%"))
+    return text if isinstance(number, str) else number / 100 if "%" in text else number
 
 
 def parse_bandwidth(text: str | float) -> float:
-    """Bytes per second, from ``"10Gbit/s"``, ``"1.25 GB/s"``, ``"800Mbps"`` or a number of bytes per second."""
+    """Bytes per second, from ``"10Gbit/s"``, ``"1.25 GB/s"``, ``"10gbps"``, ``"10GbE"`` or a number of bytes/s."""
     return _parse(text, "bandwidth", _RATES, "10Gbit/s or 1.25GB/s", "B/s", ("Gbit/s", "MB/s"))
 
 
@@ -116,11 +147,31 @@ def parse_size(text: str | float) -> float:
 
 
 def parse_duration(text: str | float, *, likely: Sequence[str] = ("h", "min", "s")) -> float:
-    """Seconds from ``"90 min"``, ``"2h"``, ``"250ms"`` or a number of seconds; ``likely``: units of one without."""
+    """Seconds from ``"90 min"``, ``"1h30m"``, ``"12:00:00"`` or a number; ``likely``: units of a text without one."""
+    plain = re.sub(r"^\s*(\d+):(\d\d):(\d\d)\s*$", r"\1h\2m\3s", str(text))
+    parts = [] if _PARTS.sub("", plain).strip() else _PARTS.findall(plain)
+    if len(parts) > 1:  # m is minutes beside hours or seconds
+        sizes = [_SECONDS.get(_spelt("min" if unit in "mM" else unit), math.nan) for _, unit in parts]
+        total = math.fsum(float(number) * size for (number, _), size in zip(parts, sizes, strict=True))
+        text = total if total > 0 else text
     return _parse(text, "duration", _SECONDS, "90min, 2h or 3d", "s", likely)
 
 
 parse_latency = partial(parse_duration, likely=("us", "ms"))  # of a message or a packet
+
+
+def or_zero(parse: Callable[[str], float]) -> Callable[[str], float]:
+    """The same reader, for which 0 needs no unit."""
+    return lambda text: 0.0 if re.fullmatch(r"\s*0*\.?0+\s*[a-zµμ]*\s*", text) else parse(text)
+
+
+def _spelt(unit: str) -> str:
+    """A unit as the tables have it."""
+    if (time := unit.lower().removesuffix("s" if len(unit) > 2 else "")) in _SECONDS:
+        return time
+    for pattern, word in _SPELT.items():
+        unit = re.sub(pattern, word, unit)
+    return re.sub("^[KMGT]", lambda prefix: prefix[0].lower(), unit)
 
 
 def _parse(
@@ -128,18 +179,21 @@ def _parse(
 ) -> float:
     """A text in SI units; ``own`` is the unit of a number, ``likely`` are those that a refusal suggests."""
     match = _QUANTITY.fullmatch(text if isinstance(text, str) else f"{text}{own}")
-    try:
-        number = float(match[1]) if match else math.nan
-    except ValueError:
-        number = math.nan
-    if match is None or not (0 < number < math.inf):
-        raise DataError(f"{what} must be a number > 0 with its unit, like {example}, got {text!r}")
-    unit = "".join(f"{match[2]}{match[3] or ''}".split())
-    if not unit:
-        *others, last = (f"{match[1]}{one}" for one in likely)
-        raise DataError(f"{what} {text!r} has no unit; write {', '.join(others)} or {last}")
-    if unit not in units:
-        raise DataError(f"{what} {text!r}: unknown unit; write it like {example}")
+    number = number_in(match[1]) if match else math.nan
+    if match is None or isinstance(number, str) or not (0 < number < math.inf):
+        raise DataError(f"{what} must be a number > 0 with its unit, like {example}, {got(text)}")
+    written = "".join(match[2].split())
+    if (unit := _spelt(written)) not in units:
+        prefix = (
+            {"k": "k", "m": "M", "g": "G", "t": "T"}.get(unit[:1]) if len(unit) < 5 and "it" not in written else None
+        )
+        near = [prefix + one[1:] for one in likely if prefix and one[0] in "GM"] or [
+            one for one in likely if one[0] == unit
+        ]
+        meant = [match[1] + one for one in (near if written else likely)]
+        *others, last = meant or [f"it like {example}"]
+        wrong = ": unknown unit" if written else " has no unit"
+        raise DataError(f"{what} {text!r}{wrong}; write {' or '.join(filter(None, [', '.join(others), last]))}")
     value = number * units[unit]
     if not SMALLEST_POSITIVE <= value <= LARGEST_QUANTITY:
         raise DataError(f"{what} {text!r}: must be {SMALLEST_POSITIVE:g} to {LARGEST_QUANTITY:g} in SI units")
@@ -153,6 +207,12 @@ def readable_rate(value: float) -> str:
         if bits >= scale:
             return f"{bits / scale:.3g} {prefix}bit/s"
     return f"{bits:.3g} bit/s"
+
+
+def readable_duration(seconds: float, digits: int = 4) -> str:
+    """Seconds as text: ``"1.5 min"``."""
+    unit = next((name for name in ("h", "min") if seconds >= _SECONDS[name]), "s")
+    return f"{seconds / _SECONDS[unit]:.{digits}g} {unit}"
 
 
 MOST_COLUMNS = 1000
@@ -256,6 +316,8 @@ def read_rows(
                 continue
             if not columns:
                 columns = [field.strip() for field in fields]
+                if not (others and {*required} <= {*columns}) and (hint := mistaken(text, [*required, *optional])):
+                    raise DataError(f"{file}: {hint}")
                 _require_columns(where, columns, required, optional, others, meanings or {})
                 continue
             if len(fields) != len(columns):
@@ -266,8 +328,8 @@ def read_rows(
             empty = False
             yield Row(file, lines.line_num, dict(zip(columns, fields, strict=True)))
     except csv.Error as error:
-        hint = f"is this a CSV with {_listed(required)}?"
-        raise DataError(f"{file}: line {lines.line_num}: {error}; {hint}") from None
+        hint = mistaken(text, required) or f"line {lines.line_num}: {error}; is this a CSV with {_listed(required)}?"
+        raise DataError(f"{file}: {hint}") from None
     if empty:
         raise DataError(f"{file}: no {what} below the header")
 

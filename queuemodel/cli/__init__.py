@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import os
-import re
 import signal
 import sys
 import warnings
@@ -13,7 +12,7 @@ import click
 
 from ..base import __version__
 from ..base.checks import nearest
-from ..base.errors import ModelError, QueueModelError, QueueModelWarning
+from ..base.errors import QueueModelError, QueueModelWarning
 
 #: By command, its module, imported when the command is used, and its short help.
 COMMANDS = {
@@ -31,7 +30,7 @@ COMMANDS = {
     "schedule-study": ("schedule", "Compare policies over load, with replications."),
     "serve": ("profile", "Run a TensorFlow server, to profile across machines."),
     "simulate": ("solve", "Simulate one cluster, with its timeline."),
-    "solve": ("solve", "Solve a closed network from a JSON file."),
+    "solve": ("solve", "Solve a closed network from a JSON or .jmva file."),
 }
 
 
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
         _say(f"error: {error.format_message()}")
         status = error.exit_code
     except QueueModelError as error:
-        _say(f"error: {_with_options(error)}")
+        _say(f"error: {error}")
         status = 1
     except (click.Abort, KeyboardInterrupt) as interrupt:
         _say(str(interrupt) or str(interrupt.__cause__ or "") or "interrupted")
@@ -107,19 +106,6 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
     if arguments is None:  # all that is left is Python's own end, whose status a second Ctrl-C must not take
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status if isinstance(status, int) else 0)
-
-
-def _with_options(error: QueueModelError) -> str:
-    """What is wrong; of a question, keywords as the options that they have on the command line."""
-    if not isinstance(error, ModelError):
-        return str(error)
-    from ..profile.scenario import FIELDS
-
-    names = "|".join(
-        name for name in (*FIELDS, "dataset_size", "min_efficiency", "min_marginal_speedup") if "_" in name
-    )
-    text = str(error).replace("price_per_node_hour", "--price")
-    return re.sub(rf"(?<![\w'-])({names})(?![\w'=])", lambda found: f"--{found[0].replace('_', '-')}", text)
 
 
 def _say(message: str) -> None:

@@ -14,6 +14,7 @@ from ..base.results import Result
 from ..curves.convergence import fit_convergence, read_convergence
 from ..models.predict import load
 from ..profile.profile import Profile
+from ..profile.scenario import CALLED
 from ..report import SUFFIXES
 from ..sgd import KINDS, NAMES, compare, plan_strategies, plot_time_to_target
 from . import options as ask
@@ -21,20 +22,21 @@ from . import options as ask
 
 @ask.command()
 @ask.PROFILE
-@ask.option("--workers", ask.COUNTS, "Numbers of workers, like 8, 1:8 or 2,4,8.", default="8", show_default=True)
-@ask.one_of("--strategy", NAMES, "Strategies to compare; may be repeated.", multiple=True,
+@ask.option("--workers", ask.WORKERS, "Numbers of workers, like 8, 1:8 or 2,4,8.", default="8", show_default=True)
+@ask.one_of("--strategy", NAMES, "Strategies to compare; may be repeated.",
+            CALLED | dict.fromkeys(("sync-ps", "all-reduce", "ddp"), "sync"), multiple=True,
             show_default="all that the profiled machines can run")  # fmt: skip
 @ask.one_of("--problem", KINDS, "Convex or neural problem to train instead of the job.")
 @ask.option("--convergence", ask.FILE,
             "CSV with batch_size,examples: measured examples to the target, one row per seed.")  # fmt: skip
-@ask.option("--target-loss", ask.POSITIVE, show_default="98 % of the way to the minimum", common=False)
+@ask.option("--target-loss", ask.POSITIVE, "Of --problem.", show_default="98 % of the way to the minimum", common=False)
 @ask.option("--steps", ask.COUNT, "Per worker on --problem, at most.  [default: 1000]", common=False)
 @ask.option("--seeds", ask.COUNT, "Runs per strategy on --problem.  [default: 8]", common=False)
 @ask.MACHINES
 @ask.ROUNDS
 @ask.option("--deadline", ask.DURATION, "Longest time to the target, like 90min.")
 @ask.option("--chance", ask.INNER_SHARE, "Probability of meeting the deadline.  [default: 0.5]", common=False)
-@ask.option("--price price_per_node_hour", ask.POSITIVE, "Price per node and hour.")
+@ask.option("--price price_per_node_hour", ask.PRICE, "Price per node and hour.")
 @ask.option("--plot", ask.FILE, "Loss against time, or time against workers (.png, .svg, .pdf).")
 @ask.option("--confidence", ask.INNER_SHARE, "Probability of the intervals.", default=0.9, show_default=True,
             common=False)  # fmt: skip

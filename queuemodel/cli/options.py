@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import inspect
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -15,12 +17,13 @@ import click
 
 from ..base.checks import MOST_EXAMPLES, nearest, require_count, require_number, require_seed, require_share
 from ..base.errors import DataError, QueueModelError
-from ..base.files import parse_bandwidth, parse_duration, parse_size
+from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_duration, parse_size, share_in
 from ..base.results import Result, Rows
+from ..profile.job import MOST_WORKERS
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, FLAG, KINDS, of_group
 
-#: More machines or customers than this are a typing mistake.
+#: More customers or nodes than this are a typing mistake.
 LARGEST = 1_000_000
 
 
@@ -51,37 +54,31 @@ class OneOf(click.Choice):
         return str(value)
 
 
-def _counts(text: str) -> Sequence[int]:
-    """Increasing numbers of machines or customers: ``8``, ``1:32`` (both ends included) or ``1,2,4,8``."""
-    try:
-        if ":" in text:
-            first, last = map(int, text.split(":"))
-            counts: Sequence[int] = range(first, last + 1)
-        else:
-            counts = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        raise DataError(f"{text!r} is not like 8, 1:32 or 1,2,4,8") from None
-    if not counts:
-        raise DataError(f"{text!r}: the range is empty, its first number must not exceed its last")
-    if counts[0] < 1 or counts[-1] > LARGEST:
-        raise DataError(f"{text!r}: numbers must be 1 to {LARGEST:,}")
-    return counts
+def _counts(text: str, most: int) -> Sequence[int]:
+    """Increasing numbers of machines or customers: ``8``, ``1:32`` or ``1-32`` (both ends included), ``1,2,4:8``."""
+    counts: set[int] = set()
+    for part in text.strip("[]() ").split(","):
+        ends = [number_in(end) for end in re.split(r"\s*(?::|-|–|\.\.|to)\s*", part.strip())]
+        if len(ends) > 2 or not all(isinstance(end, int) for end in ends):
+            raise DataError(f"{text!r} is not like 8, 1:32 or 1,2,4,8")
+        if not 1 <= min(ends) <= max(ends) <= most:
+            raise DataError(f"{text!r}: numbers must be 1 to {most:,}")
+        if ends[0] > ends[-1]:
+            raise DataError(f"{text!r}: the range is empty, its first number must not exceed its last")
+        counts.update(range(ends[0], ends[-1] + 1))
+    return sorted(counts)
 
 
-def _number(kind: type, require: Callable[..., Any], what: str = "it", **limits: Any) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = text  # for the check to refuse
-        return require(value, what, **limits)
-
-    return parse
+def _number(
+    read: Callable[[str], Any], require: Callable[..., Any], what: str = "it", **limits: Any
+) -> Callable[[str], Any]:
+    """A reader of one number within limits."""
+    return lambda text: require(read(text), what, **limits)
 
 
 def each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[float]]]:
     """Values by worker, the last one for all that follow (``10Gbit/s*3,1Gbit/s``), as a function of their number."""
-    counted = _number(int, require_count, "count", most=LARGEST)
+    counted = _number(count_in, require_count, "count", most=LARGEST)
 
     def parse_each(text: str) -> Callable[[int], list[float]]:
         values: list[float] = []
@@ -104,31 +101,36 @@ def _run(text: str) -> tuple[int, float | None, float]:
         if not equals:
             raise DataError("must be like 4=1.74 or 4@5Gbit/s=1.1")
         return (
-            _number(int, require_count, "workers", most=LARGEST)(workers),
+            _number(count_in, require_count, "workers", most=MOST_WORKERS)(workers),
             parse_bandwidth(bandwidth) if at else None,
-            _number(float, require_number, "steps per second", positive=True)(speed),
+            _number(number_in, require_number, "steps per second", positive=True)(speed),
         )
     except QueueModelError as error:
         raise DataError(f"{text!r}: {error}") from None
 
 
-def _or_none(parse: Callable[[str], float]) -> Callable[[str], float]:
-    """0 needs no unit."""
-    return lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse(text)
+def _price(text: str) -> Any:
+    """An amount of money, perhaps with its sign, and per hour."""
+    return count_in(re.sub(r"^\s*[$€£]|([$€£]|[A-Z]{3})?\s*(/\s*h(ou)?r?)?\s*$", "", text))
 
 
 BANDWIDTH = Parsed("bandwidth", parse_bandwidth)
 DURATION = Parsed("duration", parse_duration)
-DURATION_OR_NONE = Parsed("duration", _or_none(parse_duration))
+DURATION_OR_NONE = Parsed("duration", or_zero(parse_duration))
 SIZE = Parsed("size", parse_size)
-COUNTS = Parsed("counts", _counts)
-COUNT = Parsed("count", _number(int, require_count, most=LARGEST))
-DATASET_SIZE = Parsed("count", _number(int, require_count, most=MOST_EXAMPLES))
+COUNTS, WORKERS = (Parsed("counts", partial(_counts, most=most)) for most in (LARGEST, MOST_WORKERS))
+COUNT = Parsed("count", _number(count_in, require_count, most=LARGEST))
+WORKER_COUNT = Parsed("count", _number(count_in, require_count, most=MOST_WORKERS))
+#: For a check that follows.
+WHOLE = Parsed("count", count_in)
+DATASET_SIZE = Parsed("count", _number(count_in, require_count, most=MOST_EXAMPLES))
 RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
-SEED = Parsed("seed", _number(int, require_seed))
-POSITIVE = Parsed("number", _number(float, require_number, positive=True))
-SHARE = Parsed("share", _number(float, require_share))
-INNER_SHARE = Parsed("share", _number(float, require_share, open_ended=True))
+SEED = Parsed("seed", _number(count_in, require_seed))
+LOAD = Parsed("load", _number(share_in, require_number, positive=True, largest=10))
+POSITIVE = Parsed("number", _number(number_in, require_number, positive=True))
+PRICE = Parsed("price", _number(_price, require_number, positive=True))
+SHARE = Parsed("share", _number(share_in, require_share))
+INNER_SHARE = Parsed("share", _number(share_in, require_share, open_ended=True))
 
 FILE = click.Path(dir_okay=False)
 PROFILE = click.argument("profile", type=click.Path())
@@ -143,14 +145,14 @@ LONGEST_USAGE = 30
 OTHER = "Options"
 SECTIONS = {
     "Job": ("workload", "workload_format", "speeds", "throughputs", "measured", "epochs", "dataset_size", "problem",
-            "convergence"),
+            "convergence", "kinds", "loads", "jobs"),
     "Cluster": ("workers", "count", "restart_seconds", "start_seconds", "mean_time_to_failure", "checkpoint_seconds",
                 "nodes_per_machine", "spread_speed", "policies"),
     "Network": (),
     "Synchronization": ("strategy",),
     "Goal": ("deadline", "chance", "price_per_node_hour", "budget", "throughput", "target_loss", "min_efficiency",
              "min_marginal_speedup", "instances"),
-    "Simulation": ("method", "steps", "seeds", "seed", "replications", "warmup", "n_jobs", "backend"),
+    "Simulation": ("method", "steps", "seeds", "seed", "replications", "warmup", "n_jobs", "backend", "arrivals"),
     "Output": ("output", "output_format", "confidence", "plot", "report", "records", "shown", "trace"),
     OTHER: (),
 }  # fmt: skip
@@ -178,6 +180,16 @@ class Command(click.Command):
             )  # fmt: skip
             show_all(self)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; an error about a question names options, not the keywords of Python."""
+        try:
+            return super().invoke(ctx)
+        except QueueModelError as error:
+            every = [(one.name or "", flag) for one in self.params for flag in one.opts if flag.startswith("--")]
+            flags = dict(every) | {flag[2:].replace("-", "_"): flag for _, flag in every}
+            error.args = (in_options(str(error), flags, of_file=isinstance(error, DataError)),)
+            raise
+
     @staticmethod
     def _show_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
@@ -195,6 +207,18 @@ class Command(click.Command):
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records)
+
+
+def in_options(text: str, flags: Mapping[str, str], *, of_file: bool) -> str:
+    """A message with the flags of keywords; words that may be no names only in lists, and where it is about them."""
+    name = rf"(?:{'|'.join(sorted(flags, key=len, reverse=True))})\b"
+    about = rf"{name}(?= (?:must|applies|does not|needs|requires|is not)\b)|(?:(?<=needs )|(?<=give )){name}(?=;| too)"
+    sure = rf"(?=\w+_\w){name}(?![=/.'])|{name}(?:(?:, | and | or ){name})+"
+    return re.sub(
+        rf"{'^' if of_file else ''}(?<![\w'/.-])(?:{sure}|{about})",
+        lambda found: re.sub(r"\w+", lambda word: flags.get(word[0], word[0]), found[0]),
+        text,
+    )
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
@@ -226,19 +250,27 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-format_option = one_of("--format output_format", ["table", "json", "csv"], default="table", show_default=True)
+format_option = one_of(
+    "--format output_format", ["table", "json", "csv"], "Format.", default="table", show_default=True
+)
 
-#: Synonyms of names, and defaults.
-CALLED = {"strategy": {"async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ddp": "all-reduce"}}
-UNLESS_GIVEN = {"strategy": "as recorded; of throughputs alone async-ps", "form": "links"}
+#: Defaults.
+UNLESS_GIVEN = {
+    "strategy": "as recorded; of throughputs alone async-ps", "form": "links", "scheme": "as recorded",
+    "collective": "of the recorded library", "bucket_bytes": "as recorded, or of the scheme", "latency": "as fitted",
+    "transfer_order": "tensorflow", "sharding": "round-robin",
+    **dict.fromkeys(("accelerator_speed", "accumulation", "ranks_per_node"), "1"),
+    **dict.fromkeys(("parameter_servers", "bandwidth", "batch_size", "congestion_control", "buffer"), "as recorded"),
+}  # fmt: skip
 
 
 def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
     kind, flag, field = KINDS[name], f"--{name.replace('_', '-')}", FIELDS[name].metadata
     words, where = field["help"], {"section": field["section"], "common": field["common"]}
+    where["show_default"] = UNLESS_GIVEN.get(name, False)
     if kind.names:
-        return one_of(flag, kind.names, words, CALLED.get(name), show_default=UNLESS_GIVEN.get(name, False), **where)
+        return one_of(flag, kind.names, words, kind.called, **where)
     if kind is FLAG:
         return option(flag, None, words, is_flag=True, **where)
 
@@ -276,7 +308,7 @@ INTERVALS = together(
 #: What to predict from, and for which machines.
 PREDICTION = together(
     PROFILE,
-    option("--workers", COUNTS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
+    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
     STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, options("placements"), ROUNDS, SIMULATION,
     NETWORK, INTERVALS,
 )  # fmt: skip
@@ -286,9 +318,9 @@ GOALS = together(
     option("--epochs", POSITIVE, "Passes over the data set."),
     option("--dataset-size", DATASET_SIZE, "Examples per epoch, if the profile lacks them.", common=False),
     option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
-    option("--price price_per_node_hour", POSITIVE, "Price per node and hour."),
-    option("--budget", POSITIVE, "Largest cost of the training; needs --price."),
-    option("--min-efficiency", POSITIVE, "Least efficiency X(N) / (N X(1)), 0 to 1.", common=False),
+    option("--price price_per_node_hour", PRICE, "Price per node and hour."),
+    option("--budget", PRICE, "Largest cost of the training; needs --price."),
+    option("--min-efficiency", SHARE, "Least efficiency X(N) / (N X(1)), 0 to 1.", common=False),
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def require_batch_size(question: dict[str, Any]) -> None:
 @ask.RANKS_PER_NODE
 @ask.FORM
 @ask.MEASUREMENTS
-@ask.option("--seed", ask.SEED, default=0, show_default=True)
+@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
 @ask.format_option
 def fit_command(output_format: str, **options: Any) -> None:
     """Fit a profile: each parameter with its standard error, its origin, and whether it is identified.
@@ -107,7 +107,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @ask.command()
 @ask.PREDICTION
 @ask.GOALS
-@ask.option("--min-marginal-speedup", ask.POSITIVE, "Least speedup that each worker adds, 0 to 1.",
+@ask.option("--min-marginal-speedup", ask.SHARE, "Least speedup that each worker adds, 0 to 1.",
             common=False)  # fmt: skip
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
 @ask.option("--instances", ask.FILE,
@@ -115,6 +115,8 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @ask.format_option
 def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
+
+    The exit status is 3 where a goal is not met.
 
     \b
     Examples:
@@ -132,14 +134,22 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
     if goal["epochs"] is not None or goal["throughput"] is not None:
         require_batch_size(question)
     if instances is not None:
-        ask.show(plan_instances(instances=read_instances(instances), **question, **goal), output_format)
+        offers = plan_instances(instances=read_instances(instances), **question, **goal)
+        ask.show(offers, output_format)
+        unmet = offers.cheapest is None
     else:
-        ask.show(plan(predict(**question), **goal, **others), output_format)
+        if all(value is None for name, value in (goal | others).items() if name not in ("epochs", "dataset_size")):
+            raise click.UsageError("give a goal, like --deadline, --price, --throughput or --min-efficiency")
+        planned = plan(predict(**question), **goal, **others)
+        ask.show(planned, output_format)
+        unmet = any(choice.workers is None for choice in planned.choices)
+    if unmet:
+        raise click.exceptions.Exit(3)
 
 
 @ask.command()
 @ask.PROFILE
-@ask.option("--workers", ask.COUNTS, "Number of workers whose interval to narrow.", default="16", show_default=True)
+@ask.option("--workers", ask.WORKERS, "Number of workers whose interval to narrow.", default="16", show_default=True)
 @ask.MEASUREMENTS
 @ask.format_option
 def next_measurement_command(output_format: str, **options: Any) -> None:
@@ -160,7 +170,7 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
 @ask.PREDICTION
 @ask.GOALS
 @ask.option("-o --output", ask.FILE, "The page to write (.html).", required=True)
-@ask.option("--show shown", ask.COUNT, "Number of workers that the page shows first.", common=False)
+@ask.option("--show shown", ask.WORKER_COUNT, "Number of workers that the page shows first.", common=False)
 @ask.format_option
 def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
     """Write a report: one HTML file with what-ifs, which needs no network.

@@ -16,6 +16,8 @@ from ..adapters import Backend, Interrupted, profile_live, pytorch, tensorflow
 from ..base.checks import JSON, require_writable
 from ..base.drawing import save_figure
 from ..base.errors import DataError
+from ..base.files import read_bytes
+from ..base.recognition import TRACE, mistaken
 from ..models.predict import predict
 from ..profile.examples import copy_examples, example_files
 from ..profile.profile import Profile
@@ -35,22 +37,22 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @ask.one_of("--framework", ["tensorflow", "torch"], "Training framework.", default="tensorflow", show_default=True)
 @ask.one_of("--strategy", [SERVERS, RANKS],
             "A parameter server and a worker, or ranks.  [default: async-ps; torch: all-reduce]")  # fmt: skip
-@ask.option("--ranks", int, help="All-reduce: train 1 to this many.  [default: 2]")
-@ask.option("--steps", int, help="Traced, one record each.  [default: 50; all-reduce: 12]")
-@ask.option("--warmup", int, help="Unrecorded steps before.  [default: 10; all-reduce: 5]")
-@ask.option("--untraced-steps", int, help="Timed without tracing.  [default: as many as --steps]")
-@ask.option("--noise-steps", int, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
+@ask.option("--ranks", ask.WHOLE, help="All-reduce: train 1 to this many.  [default: 2]")
+@ask.option("--steps", ask.WHOLE, help="Traced, one record each.  [default: 50; all-reduce: 12]")
+@ask.option("--warmup", ask.WHOLE, help="Unrecorded steps before.  [default: 10; all-reduce: 5]")
+@ask.option("--untraced-steps", ask.WHOLE, help="Timed without tracing.  [default: as many as --steps]")
+@ask.option("--noise-steps", ask.WHOLE, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
 @ask.one_of("--style", ["graph", "strategy"],
             "A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @ask.option("--ps", metavar="HOST:PORT", help="A running parameter server ('queuemodel serve').")
 @ask.option("--worker", metavar="HOST:PORT", help="A running worker.")
 @ask.option("--master", metavar="HOST:PORT", help="PyTorch: address of rank 0, for several machines.")
-@ask.option("--rank", int, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
+@ask.option("--rank", ask.WHOLE, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
 @ask.option("--time-limit", ask.DURATION, default="10min", show_default=True, help="Of the whole run.")
-@ask.option("--batch-size", int, help="TensorFlow: examples per step.  [default: the data set's]")
+@ask.option("--batch-size", ask.WHOLE, help="TensorFlow: examples per step.  [default: the data set's]")
 @ask.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
 @ask.option("--progress/--no-progress", None, default=None, help="[default: where standard error is a terminal]")
-@ask.option("-o --output", ask.FILE, default="profile.json", show_default=True)
+@ask.option("-o --output", ask.FILE, default="profile.json", show_default=True, help="The profile to write.")
 @ask.format_option
 def profile_command(
     model: str,
@@ -155,7 +157,7 @@ FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 @ask.option("--bandwidth", ask.BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @ask.NETWORK
 @ask.option("--parameter-bytes", ask.SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
-@ask.option("--workers", ask.COUNT, show_default="those in the traces", help="That trained.")
+@ask.option("--workers", ask.WORKER_COUNT, show_default="those in the traces", help="That trained.")
 @ask.option("--dataset-size", ask.DATASET_SIZE, help="Examples per epoch.")
 @ask.format_option
 def import_trace_command(
@@ -211,11 +213,13 @@ def _require_traces(folder: Path) -> None:
     """Refuse a file instead of its folder, and JSON by another name."""
     if folder.is_file():
         raise DataError(f"{folder}: a file; give the folder that holds the files of the run")
-    if not _holds(folder, pattern="**/*") and (others := sorted(folder.glob("*.json*"))):
-        raise DataError(
-            f"{others[0]}: if torch.profiler wrote it, rename it to end in .pt.trace.json or .pt.trace.json.gz; "
-            "other JSON is not read here, nor is a timeline of TensorFlow 1: keep the RunMetadata that it is made of"
-        )
+    if not folder.is_dir() or _holds(folder, pattern="**/*"):
+        return
+    for path in sorted(path for path in folder.glob("[!.]*") if path.is_file()):
+        if (what := mistaken(read_bytes(path), TRACE)) or ".json" in path.name:
+            what = what or "if torch.profiler wrote it, rename it to end in .pt.trace.json[.gz]; else not read"
+            raise DataError(f"{path}: {what}; of TensorFlow 1 the RunMetadata is read")
+    raise DataError(f"{folder}: no traces in it; PyTorch's *.pt.trace.json[.gz] expected, or TensorFlow's *.pb[.gz]")
 
 
 def _holds(folder: str | Path, suffixes: tuple[str, ...] = FILES, *, pattern: str = "*") -> bool:
@@ -289,7 +293,7 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
 @ask.command()
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 def examples_command(folder: Path | None) -> None:
-    """List the packaged examples, or copy them into FOLDER; files of these names stay.
+    """List the packaged examples, or copy them into FOLDER, made if absent; files of these names stay.
 
     \b
     Example:

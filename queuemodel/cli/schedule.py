@@ -19,7 +19,7 @@ NEEDS = {
     "spread_speed": "nodes_per_machine",
 }
 #: Published formats of workloads, and whether the speeds of their jobs are in files of their own.
-PUBLISHED = {"philly": False, "alibaba": False, "gavel": True, "elasticflow": True, "pollux": True}
+PUBLISHED = {"philly": False, "helios": False, "alibaba": False, "gavel": True, "elasticflow": True, "pollux": True}
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
@@ -33,7 +33,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
         ask.option("--checkpoint-seconds", ask.DURATION,
                    "Between checkpoints: a failed job goes back to its last, or to its start."),
         ask.option("--nodes-per-machine", ask.COUNT, "Nodes per machine."),
-        ask.option("--spread-speed", ask.POSITIVE, "Relative speed of a job on more machines than it needs, 0 to 1."),
+        ask.option("--spread-speed", ask.SHARE, "Relative speed of a job on more machines than it needs, 0 to 1."),
     )  # fmt: skip
 
 
@@ -41,14 +41,15 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
 @ask.option("--workload", ask.FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
 @ask.one_of("--workload-format", ["csv", *PUBLISHED], "A published format.", default="csv", show_default=True)
 @ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow or pollux.")
+@ask.option("--drop-empty", is_flag=True, help="Leave out jobs of a log without GPUs or duration.")
 @ask.option("--nodes count", ask.COUNT, required=True, help="In the cluster.")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
 @ask.option("--warmup", ask.SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
-@ask.option("--seed", ask.SEED, default=0, show_default=True)
+@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
 @ask.format_option
 @ask.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
-@ask.option("--plot", ask.FILE, help="Draw nodes over time (one policy) or response times (several).")
+@ask.option("--plot", ask.FILE, help="Draw nodes over time (one policy) or response times (.png, .svg, .pdf).")
 def schedule_command(output_format: str, records: bool, plot: str | None, **options: Any) -> None:
     """Run a stream of jobs under one or more policies, and compare them.
 
@@ -67,7 +68,7 @@ def schedule_command(output_format: str, records: bool, plot: str | None, **opti
 
     count, settings = options.pop("count"), {name: options.pop(name) for name in ("seed", "warmup")}
     named = {text: policy_named(text) for text in options.pop("policies")}
-    jobs = _jobs(*(options.pop(name) for name in ("workload", "workload_format", "speeds")), nodes=count)
+    jobs = _jobs(*(options.pop(name) for name in ("workload", "workload_format", "speeds", "drop_empty")), nodes=count)
     nodes = Nodes(count, **_effective(options))
     settings["history"] = plot is not None and len(named) == 1  # for `plot_nodes`
     schedules: dict[str, Schedule] = {}
@@ -86,7 +87,7 @@ def schedule_command(output_format: str, records: bool, plot: str | None, **opti
     print_schedules(schedules, nodes=count, output_format=output_format, records=records)
 
 
-def _jobs(path: str, layout: str, speeds: str | None, *, nodes: int) -> Any:
+def _jobs(path: str, layout: str, speeds: str | None, drop_empty: bool, *, nodes: int) -> Any:
     """The workload in a file of some format."""
     from .. import scheduling
     from ..models.instances import curve_of
@@ -94,9 +95,12 @@ def _jobs(path: str, layout: str, speeds: str | None, *, nodes: int) -> Any:
     if PUBLISHED.get(layout, False) != (speeds is not None):
         needed = "needs the measured speeds of its jobs; give them" if speeds is None else "has none; leave it out"
         raise click.UsageError(f"--speeds: a workload of format {layout} {needed}")
+    if drop_empty and PUBLISHED.get(layout, True):
+        raise click.UsageError(f"--drop-empty: a workload of format {layout} has no such jobs; leave it out")
     if layout == "csv":
         return scheduling.read_workload(path, nodes=nodes, predicted=curve_of)
-    return getattr(scheduling, f"read_{layout}")(path, *filter(None, [speeds]))
+    read = getattr(scheduling, f"read_{layout}")
+    return read(path, drop_empty=drop_empty) if speeds is None else read(path, speeds)
 
 
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:
@@ -113,19 +117,20 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 
 @ask.command("schedule-study")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
-@ask.option("--load loads", ask.POSITIVE, multiple=True, default=(0.5, 0.7, 0.9), show_default=True)
-@ask.one_of("--kinds", ["example", "measured"], "Job kinds.", default="example", show_default=True)
-@ask.option("--nodes count", ask.COUNT, default=64, show_default=True)
+@ask.option("--load loads", ask.LOAD, "Share of the nodes that jobs keep busy; may be repeated.", multiple=True,
+            default=(0.5, 0.7, 0.9), show_default=True)  # fmt: skip
+@ask.one_of("--kinds", ["example", "measured"], "Kinds of job.", default="example", show_default=True)
+@ask.option("--nodes count", ask.COUNT, "In the cluster.", default=64, show_default=True)
 @ask.option("--jobs", ask.COUNT, default=500, show_default=True, help="Per replication.")
-@ask.option("--replications", ask.COUNT, default=5, show_default=True)
-@ask.one_of("--arrivals", ["poisson", "bursty", "regular"], default="poisson", show_default=True)
+@ask.option("--replications", ask.COUNT, "Random streams per load.", default=5, show_default=True)
+@ask.one_of("--arrivals", ["poisson", "bursty", "regular"], "Of jobs.", default="poisson", show_default=True)
 @cluster_options(restart_seconds="30s")
 @ask.option("--warmup", ask.SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
-@ask.option("--seed", ask.SEED, default=0, show_default=True)
-@ask.option("--n-jobs", int, default=1, show_default=True, help="Processes; -1: all cores.")
+@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
+@ask.option("--n-jobs", ask.WHOLE, default=1, show_default=True, help="Processes; -1: all cores.")
 @ask.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
 @ask.option("--output", ask.FILE, help="Write every run as JSON.")
-@ask.option("--plot", ask.FILE, help="Draw response time against load.")
+@ask.option("--plot", ask.FILE, help="Draw response time against load (.png, .svg, .pdf).")
 @ask.format_option
 def schedule_study_command(output: str | None, plot: str | None, output_format: str, **options: Any) -> None:
     """Compare policies over load, on random streams of example kinds of job, or of the package's measured ones.

@@ -23,6 +23,7 @@ from ..base.drawing import (
     mark_saturation,
     measured_points,
     new_axes,
+    require_style,
     styles,
     whole_numbers,
 )
@@ -154,6 +155,7 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
 
 def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
     """The model's line and band, the bounds and the profiled range, all divided by ``unit``."""
+    style = require_style(style, "lines.Line2D", "ax", "label", "measured")
     N = curve.workers
     style = {"color": MODEL, "zorder": 3, **dots(len(N)), **style}
     ax.plot(N, curve.steps_per_second / unit, label=label or "predicted", **style)

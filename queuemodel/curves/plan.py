@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number
 from ..base.errors import ModelError
+from ..base.files import readable_duration
 from ..base.results import Result, counted, finite
 from .curve import ThroughputCurve
 
@@ -183,7 +184,7 @@ def plan(
     most: list[tuple[str, Rule]] = []  # the largest number that is still good enough: the slower, the fewer
     least: list[tuple[str, Rule]] = []  # the smallest number that is good enough: the slower, the more
     if deadline is not None:
-        within = f"within {deadline / 3600:.4g} h"
+        within = f"within {readable_duration(deadline)}"
         least.append((f"smallest {within}", lambda x: _first(time(x) <= deadline)))
     if price_per_node_hour is not None:
         least.append(("cheapest", lambda x: _least(cost(x))))
@@ -206,7 +207,7 @@ def plan(
         for goals, open_below in ((least, False), (most, True))
         for goal, rule in goals
     ]
-    hours, spent = time(curve.steps_per_second) / 3600, cost(curve.steps_per_second)
+    seconds, spent = time(curve.steps_per_second), cost(curve.steps_per_second)
     examples_per_second = curve.steps_per_second * curve.batch_size
     quick, few = int(np.argmax(curve.steps_per_second)), int(np.argmin(spent))
     fastest = f"{curve.workers[quick]} workers, the fastest on the curve,"
@@ -216,9 +217,9 @@ def plan(
         for choice in choices[len(least) :]
         if choice.workers == last > 1
     ]
-    if deadline is not None and not (3600 * hours <= deadline).any():
-        slower = f"it needs {3600 * hours[quick] / deadline:.3g} times the throughput"
-        remarks.append(f"{within} is not met: {fastest} take {hours[quick]:.3g} h; {slower}")
+    if deadline is not None and not (seconds <= deadline).any():
+        slower = f"it needs {seconds[quick] / deadline:.3g} times the throughput"
+        remarks.append(f"{within} is not met: {fastest} take {readable_duration(seconds[quick], 3)}; {slower}")
     if budget is not None and not (spent <= budget).any():
         cheap = f"{curve.workers[few]} workers, the cheapest on the curve,"
         remarks.append(f"a budget of {budget:.6g} is not met: {cheap} cost {spent[few]:.3g}")

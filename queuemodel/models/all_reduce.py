@@ -162,8 +162,8 @@ class AllReduceModel(Model):
         algorithm, wanted = self._combined, self.scenario
         if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None:
             raise ModelError(
-                "ranks_per_node needs inside_bandwidth, bytes per second between two ranks of a node: ranks on nodes "
-                "of their own do not show it"
+                "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
+                "25GB/s of PCIe: ranks on nodes of their own do not show it"
             )
         if wanted.ranks_per_node is not None and wanted.inside_bandwidth is not None:
             algorithm = Hierarchical(wanted.ranks_per_node, Link(wanted.inside_bandwidth), algorithm)

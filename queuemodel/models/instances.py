@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..base.checks import FASTEST_LINK, require_name, require_number
 from ..base.errors import DataError, ModelError, QueueModelWarning
-from ..base.files import parse_bandwidth, parse_latency, read_rows
+from ..base.files import count_in, parse_bandwidth, parse_latency, read_rows
 from ..base.results import Result, percent
 from ..curves.curve import ThroughputCurve
 from ..curves.plan import Choice, plan
-from ..profile.job import Throughput, require_bandwidth
+from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario, number_in
-from .placements import PlacedStep
-from .predict import load, predict
+from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
+from .predict import Data, PathName, load, predict, read_if_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ class InstancePlan(Result):
 
 
 def plan_instances(
-    data: Profile | Sequence[Throughput] | Sequence[PlacedStep],
+    data: Data | PathName,
     instances: Iterable[Instance],
     *,
     workers: int | Iterable[int] = range(1, 33),
@@ -212,7 +211,7 @@ def plan_instances(
     >>> [(offer.instance.name, offer.choice.workers) for offer in found.offers]
     [('fast', 1), ('small', 6)]
     """
-    counts = list(workers) if isinstance(workers, Iterable) else [workers]
+    data, counts = read_if_path(data), list(workers) if isinstance(workers, Iterable) else [workers]
     if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
         raise ModelError(f"plan_instances: each instance has its own {own[0]}; leave it out")
     if deadline is not None and throughput is not None:
@@ -243,7 +242,7 @@ def plan_instances(
 
 
 #: Settings of `predict` beside fields of `Scenario`.
-SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": number_in}
+SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": count_in}
 
 
 def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:

@@ -185,7 +185,7 @@ class Model(Result):
         Raises
         ------
         MissingDependencyError
-            Without ipywidgets (``pip install 'queuemodel[notebook]'``).
+            Without ipywidgets (``pip install ipywidgets``).
         """
         return Explorer(self, workers=workers)
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -37,7 +37,9 @@ from .simulated_rounds import SimulatedRounds, simulate_rounds
 from .simulation import SimulationModel
 from .step_fit import own_scv
 
-Data = Profile | Sequence[Throughput] | Sequence[PlacedStep]
+PathName: TypeAlias = str | os.PathLike[str]
+Data: TypeAlias = Profile | Sequence[Throughput] | Sequence[PlacedStep]
+Measured: TypeAlias = PathName | Iterable[Throughput | Profile | PathName]
 
 METHODS = ("auto", "mva", "trace")
 UNTRACED = "needs a profile with recorded operations; import one from traces"
@@ -56,10 +58,10 @@ NO_MACHINES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *o
 
 
 def fit(
-    data: Profile | Sequence[Throughput],
+    data: Data | PathName,
     scenario: Scenario | None = None,
     *,
-    throughputs: Sequence[Throughput] = (),
+    throughputs: Measured = (),
     seed: int = 0,
     **fields: Any,
 ) -> TrainingModel | AllReduceModel | GrowthModel:
@@ -72,12 +74,12 @@ def fit(
 
     Parameters
     ----------
-    data : Profile, or sequence of Throughput
+    data : Profile, or sequence of Throughput, or the path of a file that `load` reads
     scenario : Scenario, optional
         How the job trains (what the profile recorded unless given, and asynchronously for throughputs
         alone), and what differs from the profile.
     throughputs : sequence of Throughput
-        Measured for other node counts, besides those in the profile.
+        Measured for other node counts, besides those in the profile; or paths of tables of them.
     seed : int
         Of the resampling.
     **fields
@@ -108,11 +110,13 @@ def fit(
     QueueModelWarning
         Where throughputs of synchronous training look like rounds per second.
     """
+    data = read_if_path(data)
     require_measured(data, "fit")
+    measured = as_throughputs(measured_besides(data, throughputs))
     require_seed(seed, "fit: seed")
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(data, question)
-    return _fitted(data, question, strategy, throughputs, seed)
+    return _fitted(cast("Profile | Sequence[Throughput]", data), question, strategy, measured, seed)
 
 
 def _fitted(
@@ -153,7 +157,7 @@ def _fitted(
     if not waiting.solvable:
         raise ModelError(f"strategy {what!r} is not a closed network; `predict` simulates recorded operations")
     form = cast("Form", question.form or "links")
-    network = fit_network(profile, throughputs=as_throughputs(throughputs), form=form, seed=seed)
+    network = fit_network(profile, throughputs=throughputs, form=form, seed=seed)
     if waiting.together:
         network = replace(network, barrier=own_scv(profile))
     return replace(network, steps_per_round=0 if waiting.together else waiting.number).what_if(**machines)
@@ -185,12 +189,12 @@ def _of_throughputs(
 
 
 def predict(
-    data: Data,
+    data: Data | PathName,
     scenario: Scenario | None = None,
     *,
     workers: int | Iterable[int] = range(1, 33),
     method: str = "auto",
-    throughputs: Sequence[Throughput | Profile] = (),
+    throughputs: Measured = (),
     confidence: float = 0.9,
     seed: int = 0,
     progress: bool = False,
@@ -201,7 +205,7 @@ def predict(
     Parameters
     ----------
     data : Profile, or sequence of Throughput or of PlacedStep
-        A worker of the latter is a GPU.
+        A worker of the latter is a GPU. Or the path of a file with one of these, which `load` reads.
     scenario : Scenario, optional
         How the job trains, and what differs from the profile. Asynchronous workers on parameter servers, a barrier
         (``"sync-ps"`` without backup workers) and ``"k-batch-async"`` have a closed network; all half-synchronous
@@ -212,8 +216,8 @@ def predict(
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone and covers everything requested.
     throughputs : sequence of Throughput or Profile
-        Measured besides the profile; of a profile of several workers, what its steps show. They calibrate what is
-        predicted: the closed network's demands, or the simulation's networks (`queuemodel.models.calibrate`).
+        Measured besides the profile, or paths; of a profile of several workers, what its steps show. They calibrate
+        what is predicted: the closed network's demands, or the simulation's networks (`queuemodel.models.calibrate`).
     confidence : float
         Probability of the interval.
     seed : int
@@ -229,7 +233,9 @@ def predict(
     ModelError
         For an unknown method, or a question that the data do not answer.
     """
+    data = cast("Data", read_if_path(data))
     require_measured(data, "predict")
+    throughputs = measured_besides(data, throughputs)
     require_choice(method, "predict: method", METHODS)
     counts = require_workers(workers).tolist()
     require_seed(seed, "predict: seed")
@@ -302,7 +308,7 @@ def unsimulated(profile: Profile, question: Scenario) -> str:
 
 
 def simulate(
-    profile: Profile,
+    profile: Profile | PathName,
     scenario: Scenario | None = None,
     *,
     workers: int,
@@ -316,7 +322,7 @@ def simulate(
 
     Parameters
     ----------
-    profile : Profile
+    profile : Profile, or path
         With recorded operations, or for ``"all-reduce"`` recorded rounds.
     scenario : Scenario, optional
         How the job trains, and what differs from the profile.
@@ -341,7 +347,7 @@ def simulate(
     >>> simulate(example_profile("ddp-alexnet-40"), workers=4, steps=50).ranks
     4
     """
-    if not isinstance(profile, Profile):
+    if not isinstance(profile := read_if_path(profile), Profile):
         raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
     fields = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
     question = (scenario or Scenario()).updated(**fields)
@@ -394,37 +400,32 @@ def require_answerable(data: object, question: Scenario) -> str:
     return strategy
 
 
-def load(path: str | os.PathLike[str]) -> Profile | list[Throughput] | list[PlacedStep]:
+def load(path: PathName) -> Profile | list[Throughput] | list[PlacedStep]:
     """Read a profile (JSON), or measured throughputs or step times by placement (a name in .csv or .csv.gz)."""
     if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
         raise DataError(f"{path}: not a profile; recorded traces become one by queuemodel import-trace FOLDER")
-    if not _is_table(path):
-        named = Path(path).name.endswith((".json", ".json.gz"))
-        if not named and Path(path).is_file() and read_bytes(path).lstrip()[:1] not in (b"{", b"["):
-            raise DataError(f"{path}: not a profile; throughputs and step times by placement are read from a .csv")
+    if Path(path).name.endswith((".json", ".json.gz")) or read_bytes(path).lstrip()[:1] in (b"{", b"["):
         return Profile.load(path)
+    if not Path(path).name.lower().endswith((".csv", ".csv.gz")):
+        raise DataError(f"{path}: not a profile; throughputs and step times by placement are read from a .csv")
     return read_placements(path) if holds_placements(path) else read_throughputs(path)
 
 
-def _is_table(path: str | os.PathLike[str]) -> bool:
-    return Path(path).name.lower().endswith((".csv", ".csv.gz"))
+def read_if_path(data: Any) -> Any:
+    """What `load` reads, of a path; else the same."""
+    return load(data) if isinstance(data, str | os.PathLike) else data
 
 
 def measured_besides(
-    data: Profile | Sequence[Throughput] | Sequence[PlacedStep],
-    paths: Iterable[str | os.PathLike[str]],
-    points: Iterable[tuple[int, float | None, float]] = (),
+    data: Any, measured: Measured, points: Iterable[tuple[int, float | None, float]] = ()
 ) -> list[Throughput | Profile]:
-    """
-    Read what was measured besides: tables of throughputs (.csv), and profiles of several workers.
+    """What was measured besides, read where it is a path: throughputs, and profiles of several workers.
 
     Single ``points`` are workers, bandwidth (None: as profiled) and steps per second, on the servers of ``data``.
     """
-    found: list[Throughput | Profile] = []
-    for path in paths:
-        found += read_throughputs(path) if _is_table(path) else [Profile.load(path)]
-    servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1)
-    return found + [
+    found = map(read_if_path, [measured] if isinstance(measured, str | os.PathLike) else measured)
+    servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1) if points else 1
+    return [one for some in found for one in (some if isinstance(some, list) else [some])] + [
         Throughput(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
         for n, bandwidth, speed in points
     ]

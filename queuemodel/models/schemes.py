@@ -15,6 +15,7 @@ import numpy as np
 from ..base.checks import require_count, require_number
 from ..base.errors import ModelError
 from ..profile.records import MOST_BYTES
+from .kernels.sending import by_priority, in_cycles
 from .rounds import round_time
 
 #: Seconds of messages of these bytes (u,) that need bandwidth, and that do not.
@@ -114,8 +115,6 @@ class Fusion:
 
     def transit(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
         """See `Scheme`; cycles of different rounds begin at all phases."""
-        from .kernels.sending import in_cycles
-
         if not len(sizes):
             return ready, ready
         volumes = np.append(0.0, np.geomspace(max(sizes.min(), 1.0), max(sizes.sum(), 2.0), 200))
@@ -163,8 +162,6 @@ class Slices:
 
     def transit(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
         """See `Scheme`."""
-        from .kernels.sending import by_priority
-
         if not len(sizes):
             return ready, ready
         units, first = self.units(sizes), np.append(0, np.cumsum(self.counts(sizes)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ..base.checks import require_count, require_seed, require_share
-from ..base.drawing import PLACES, WAITING, finish_axes, mark_at, new_axes
+from ..base.drawing import PLACES, WAITING, finish_axes, mark_at, new_axes, require_style
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.files import write_json
@@ -71,6 +71,7 @@ def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     count = len(one.buckets)
     if not 0 < count <= MOST_BUCKETS:
         raise ModelError(f"plot_round: a round of 1 to {MOST_BUCKETS} buckets can be drawn, got {count}")
+    kwargs = require_style(kwargs, "patches.Rectangle", "ax")
     ax = ax or new_axes((7.6, min(1.4 + 0.3 * count, 5.0)))
     ready = np.array([bucket.ready for bucket in one.buckets])
     begin = np.maximum([bucket.begin for bucket in one.buckets], ready)

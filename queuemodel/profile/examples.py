@@ -8,6 +8,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from ..base.checks import nearest
 from ..base.errors import DataError
 from .job import Throughput
 from .profile import Profile
@@ -49,12 +50,13 @@ def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
 
 
 def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:
-    """Copy the example files into ``folder`` and list the copies; existing files of these names stay."""
+    """Copy the example files into ``folder``, made if absent, and list the copies; files of these names stay."""
     copied = []
     for target in (Path(folder, name) for name in example_files()):
         if target.exists():
             continue
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             with resources.as_file(_file(target.name)) as source:
                 shutil.copyfile(source, target)
         except OSError as error:
@@ -65,5 +67,8 @@ def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:
 
 def _file(name: str) -> Traversable:
     if name not in example_files():
-        raise DataError(f"example {name!r} is not there; the examples are {', '.join(example_files())}")
+        end = "-throughputs.csv" if name.endswith("-throughputs.csv") else ".json"
+        known = [file.removesuffix(end) for file in example_files() if file.endswith(end)]
+        asked = name.removesuffix(end)
+        raise DataError(f"example {asked!r} must be one of {', '.join(known)}{nearest(asked, known)}")
     return FOLDER / name

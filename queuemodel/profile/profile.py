@@ -11,6 +11,7 @@ import numpy as np
 from ..base.checks import one_line, require_distinct_keys
 from ..base.errors import DataError
 from ..base.files import read_bytes, write_json
+from ..base.recognition import mistaken
 from ..base.results import Result, counted
 from ..queueing.json_format import require_format
 from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts, specified_network
@@ -183,10 +184,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             profile = msgspec.json.decode(text, type=cls)
             require_distinct_keys(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError, DataError) as error:
-            events = str(error) == "Expected `object`, got `array`"  # as timelines are
-            trace = events or any(f"`{field}`" in str(error) for field in ("schemaVersion", "traceEvents"))
-            hint = "; a trace of torch.profiler becomes a profile by queuemodel import-trace" if trace else ""
-            raise DataError(f"{where}: {one_line(error)}{hint}") from None
+            raise DataError(f"{where}: {mistaken(text, [FORMAT]) or one_line(error)}") from None
         return profile
 
     def to_rows(self) -> list[dict[str, Any]]:

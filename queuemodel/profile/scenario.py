@@ -7,7 +7,7 @@ field's effect on a profile, if it has one: every model then covers it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..base.checks import MOST_EXAMPLES, nearest, require_choice, require_count, require_number, require_share
 from ..base.errors import DataError, ModelError
-from ..base.files import parse_bandwidth, parse_latency, parse_size
+from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_latency, parse_size, share_in
 from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 from ..transport.trees import COLLECTIVES
 from .job import require_bandwidth
@@ -29,6 +29,14 @@ MOST_SPEEDS = 2000
 #: A larger factor is a typing mistake.
 LARGEST_FACTOR = 1e15
 STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
+SHARDED = "sharded training is not modelled from a profile; a table of step times still gives a curve (all-reduce)"
+#: How else ways of training are called, with their names or what to do.
+CALLED = {
+    "async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ps": "give async-ps, or sync-ps for rounds",
+    **dict.fromkeys(("ddp", "horovod", "nccl", "data-parallel", "mirrored", "allreduce"), "all-reduce"),
+    **dict.fromkeys(("fsdp", "fsdp2", "zero", "zero1", "zero2", "zero3", "deepspeed"), SHARDED),
+}  # fmt: skip
+CALLED["parameter-server"] = CALLED["parameter-servers"] = CALLED["ps"]
 #: The number that a way of training has, by its name.
 NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.number}
 #: How gradients are put together and sent, how a connection orders tensors, how these are dealt to servers.
@@ -48,6 +56,7 @@ class Kind:
     read: Callable[[str], Any] = str
     names: tuple[str, ...] = ()
     most: int = 0  # of a list: so many of them at most
+    called: Mapping[str, str] = field(default_factory=dict)  # how else they are called
 
     def __call__(self, value: Any, what: str) -> Any:
         """The value in SI units, or a `ModelError` that names it."""
@@ -67,26 +76,17 @@ class Kind:
             raise ModelError(f"{what}: {error}") from None
 
 
-def number_in(text: str) -> Any:
-    """A number, or the text, for a check to refuse."""
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text
-
-
 def count(most: int, least: int = 1) -> Kind:
-    return Kind("count", partial(require_count, least=least, most=most), number_in)
+    return Kind("count", partial(require_count, least=least, most=most), count_in)
 
 
-def choice(names: Iterable[str]) -> Kind:
-    return Kind("name", partial(require_choice, choices=tuple(names)), names=tuple(names))
+def choice(names: Iterable[str], called: Mapping[str, str] | None = None) -> Kind:
+    check = partial(require_choice, choices=tuple(names), called=called)
+    return Kind("name", check, names=tuple(names), called=called or {})
 
 
 POSITIVE = Kind("number", partial(require_number, positive=True, largest=LARGEST_FACTOR), number_in)
-SHARE = Kind("share", require_share, number_in)
+SHARE = Kind("share", require_share, share_in)
 LINK = Kind("bandwidth", partial(require_bandwidth, error=ModelError), parse_bandwidth)
 SIZE = Kind("size", partial(require_number, positive=True, unit="bytes", largest=MOST_BYTES), parse_size)
 FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
@@ -94,8 +94,7 @@ FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
 
 def seconds(largest: float) -> Kind:
     """A short duration; 0 needs no unit."""
-    read: Callable[[str], Any] = lambda text: 0.0 if text.strip() in ("0", "0s", "0ms") else parse_latency(text)  # noqa: E731
-    return Kind("duration", partial(require_number, unit="seconds", largest=largest), read)
+    return Kind("duration", partial(require_number, unit="seconds", largest=largest), or_zero(parse_latency))
 
 
 def _algorithm(names: Iterable[str], method: str) -> Kind:
@@ -125,12 +124,9 @@ def _ask(
 class Scenario:
     """A question about a job; None is as profiled."""
 
-    strategy: str | None = _ask("job", "Synchronization*", "Synchronization of the workers.", choice(STRATEGIES))
+    strategy: str | None = _ask("job", "Synchronization*", "How workers synchronize.", choice(STRATEGIES, CALLED))
     k: int | None = _ask(
-        "job",
-        "Synchronization",
-        "k-sync, k-async and their batch forms: results per update.",
-        count(MOST_RESULTS),
+        "job", "Synchronization", "k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS)
     )
     backup_workers: int | None = _ask(
         "job", "Synchronization", "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
@@ -155,10 +151,7 @@ class Scenario:
     )
     parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
-        "shards",
-        "Cluster",
-        "Relative sizes of the servers' shards, if uneven.",
-        replace(POSITIVE, most=MOST_SERVERS),
+        "shards", "Cluster", "Relative sizes of the servers' shards, if uneven.", replace(POSITIVE, most=MOST_SERVERS)
     )
     bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
     accelerator_speed: float | None = _ask(
@@ -175,10 +168,13 @@ class Scenario:
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
     bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(
-        "rounds", "Synchronization", "all-reduce: collective algorithm.", _algorithm(SCHEME_NAMES, "transit")
+        "rounds",
+        "Synchronization",
+        "all-reduce: how a framework groups gradients and sends them.",
+        _algorithm(SCHEME_NAMES, "transit"),
     )
     collective: str | object | None = _ask(
-        "rounds", "Synchronization", "all-reduce: algorithm.", _algorithm(COLLECTIVES, "time")
+        "rounds", "Synchronization", "all-reduce: algorithm of the collective.", _algorithm(COLLECTIVES, "time")
     )
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
@@ -195,7 +191,10 @@ class Scenario:
         "simulation", "Simulation", "Simulation: order in which tensors are sent.", choice(TRANSFER_ORDERS)
     )
     sharding: str | None = _ask(
-        "simulation", "Simulation", "Simulation: how tensors are assigned to servers.", choice(SHARDINGS)
+        "simulation",
+        "Simulation",
+        "Simulation: how tensors are assigned to another number of servers.",
+        choice(SHARDINGS),
     )
     straggler_probability: float | None = _ask(
         "simulation", "Simulation", "Simulation: probability that a computation is slowed down.", SHARE
@@ -276,7 +275,8 @@ class Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
         new = {name: value for name, value in changes.items() if value is not None and value is not False}
         if unknown := [name for name in new if name not in FIELDS]:
-            raise ModelError(f"{unknown[0]} is not a field of Scenario{nearest(unknown[0], FIELDS)}")
+            near = nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", nor known here"
+            raise ModelError(f"{unknown[0]} is not a field of Scenario{near}")
         if "accelerator_speed" in new and self.accelerator_speed is not None:
             speed = self.accelerator_speed * POSITIVE(new["accelerator_speed"], "accelerator_speed")
             new["accelerator_speed"] = 1.0 if math.isclose(speed, 1.0) else speed  # a factor undone, but for rounding
@@ -289,6 +289,8 @@ class Scenario:
         return changed
 
 
+#: What `predict`, `simulate` and curves take besides.
+ARGUMENTS = ("workers", "method", "throughputs", "confidence", "seed", "progress", "steps")
 #: Fields that go together.
 PAIRS = (
     ("inside_bandwidth", "ranks_per_node"),

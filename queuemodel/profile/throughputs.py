@@ -37,6 +37,10 @@ MEANINGS = {
 }
 
 
+class Stated(Throughput, frozen=True):
+    """A throughput from a column that says whether a round or all steps count."""
+
+
 def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
     """Read measured throughputs from a CSV with a header (docs/reference/throughput-csv).
 
@@ -66,7 +70,8 @@ def _throughput(row: Row) -> Throughput:
     bandwidth = row.quantity("bandwidth", parse_bandwidth, largest=FASTEST_LINK)
     try:
         machines: dict[str, Any] = {"workers": workers, "parameter_servers": servers, "bandwidth": bandwidth}
-        return Throughput(steps_per_second=speed, standard_error=error, **machines)
+        kind = Throughput if found == ["steps_per_second"] else Stated
+        return kind(steps_per_second=speed, standard_error=error, **machines)
     except QueueModelError as refusal:
         raise DataError(f"{row.where}: {refusal}") from None
 
@@ -114,7 +119,8 @@ def warn_of_rounds(measured: Sequence[Throughput]) -> None:
     """Warn of steps that grow like rounds with the workers: 6 of 191 published series do, and all in rounds."""
     few, many = (pick(measured, key=lambda p: p.workers) for pick in (min, max))
     growth = many.steps_per_second / few.steps_per_second
-    if many.workers >= 2 * few.workers and growth < LEAST_GROWTH:
+    stated = isinstance(few, Stated) and isinstance(many, Stated)
+    if many.workers >= 2 * few.workers and growth < LEAST_GROWTH and not stated:
         warnings.warn(
             f"{many.workers} workers make {growth:.3g} times the steps per second of {few.workers} "
             f"({many.steps_per_second:.4g} and {few.steps_per_second:.4g}); if these are iterations of the whole "

@@ -1,6 +1,6 @@
 """Closed queueing networks: stations and classes, their files, and the verb `solve` with a value per method.
 
-`bounds`, `sensitivity` and `solve_batch` answer more than one question at once; loops in kernels/ are compiled.
+`bounds`, `sensitivity` and `solve_batch` answer more than one question at once; loops in kernels/ are in Cython.
 """
 
 from .approximate import ApproximateMVA
@@ -14,7 +14,7 @@ from .bounds import (
     saturation_population,
 )
 from .exact import ExactMVA, marginal_distribution
-from .jmva import read_jmva, write_jmva
+from .jmva import read_jmva, read_jmva_sweep, write_jmva
 from .markov import MarkovChain
 from .network import Network
 from .sensitivity import Sensitivity, SymbolicSolution, sensitivity, solve_symbolic
@@ -27,6 +27,6 @@ __all__ = [
     "LARGEST_POPULATION", "ApproximateMVA", "BatchSolution", "Bounds", "ExactMVA", "JobClass", "MarkovChain",
     "Network", "PhaseType", "Sensitivity", "Simulation", "SimulationResult", "Solution", "Solver", "Station",
     "SymbolicSolution", "barrier_time", "bounds", "knee_throughput", "knee_width", "marginal_distribution",
-    "mva_recursion", "plot_network_solution", "read_jmva", "saturation_population", "sensitivity", "solve",
-    "solve_batch", "solve_symbolic", "write_jmva",
+    "mva_recursion", "plot_network_solution", "read_jmva", "read_jmva_sweep", "saturation_population", "sensitivity",
+    "solve", "solve_batch", "solve_symbolic", "write_jmva",
 ]  # fmt: skip

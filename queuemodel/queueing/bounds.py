@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.checks import require_choice, require_count
+from ..base.checks import by_keyword, require_choice, require_count
 from ..base.drawing import BOUND, MODEL, bound_lines, dots, finish_axes, mark_saturation, new_axes, whole_numbers
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
@@ -43,12 +43,12 @@ class Bounds(Result):
     @property
     def response_lower(self) -> np.ndarray:
         """Lower bound on the seconds per cycle at queueing stations, N / X_upper - Z."""
-        return np.asarray(self.population / self.upper - self.think_time)
+        return np.maximum(self.population / self.upper - self.think_time, 0.0)
 
     @property
     def response_upper(self) -> np.ndarray:
         """Upper bound on the seconds per cycle at queueing stations, N / X_lower - Z."""
-        return np.asarray(self.population / self.lower - self.think_time)
+        return np.maximum(self.population / self.lower - self.think_time, 0.0)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per population."""
@@ -65,8 +65,9 @@ class Bounds(Result):
         return f"{self.method} bounds on throughput (1/s) and response time (s), think time {self.think_time:g} s"
 
 
+@by_keyword
 def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymptotic") -> Bounds:
-    """Bounds on the throughput of a network without classes, that need no solution.
+    """Bounds on the throughput of a network of one class, that need no solution.
 
     With D the queueing stations' total demand, D_avg and D_max their mean and largest, Z the delays and think time:
 
@@ -79,12 +80,12 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
         X(N) <= min(1/D_max, N / (D + Z + (N-1) D_avg / (1 + Z/D))).
     proportional (Hsieh and Lam, 1987)
         N / (D + Z + (N-1) sum D_k**N / sum D_k**(N-1)) <= X(N)
-        X(N) <= min(1/D_max, N / (D + Z + (N-1 - Z/D_max) sum D_k**2 / sum D_k)).
+        X(N) <= min(1/D_max, N / (D + Z + max(N-1 - Z/D_max, 0) sum D_k**2 / sum D_k)).
     geometric (Casale, Muntz and Serazzi, 2008), the tightest
         Queue lengths with one customer fewer lie between geometric sums (y - y**N) / (1 - y), y_k = D_k N / (Z + D +
         D_max N) below and D_k times the proportional upper bound above; the bottlenecks have the rest.
 
-    The last two are as published: with think time for few customers the asymptotic ones may be tighter.
+    The last two are as published, but never wider than the asymptotic ones.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     Raises
     ------
     ModelError
-        When the population is not whole and at least 1, the network has classes, or the bounds do not hold for it.
+        When the population is not whole and at least 1, there are several classes, or the bounds do not hold.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     N = number_array(population, "bounds: population", "whole numbers of at least 1")
     if N.size == 0 or not ((N >= 1) & np.isfinite(N) & (np.floor(N) == N)).all():
         raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
-    if network.classes:
+    if len(network.classes) > 1:
         raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
     return _bounds(network, N, kind)
 
@@ -118,16 +119,17 @@ def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
     """At any populations from 1, whole or not."""
     low = lower(network, math.ceil(N.max()))
     Z = float(low.think[0])
+    lower_X = N / (N * low.most.sum() + Z)
+    upper_X = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
     if kind == "asymptotic":
-        upper = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
-        return Bounds(N, np.asarray(N / (N * low.most.sum() + Z)), np.asarray(upper), Z, kind)
+        return Bounds(N, np.asarray(lower_X), np.asarray(upper_X), Z, kind)
     if why := low.why_not_plain() or low.why_not_product_form():
         raise ModelError(
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
     demand = low.D[low.queues, 0]
-    low_X, high_X = KINDS[kind](N, demand, Z) if len(demand) else (N / Z, N / Z)
-    return Bounds(N, np.asarray(low_X), np.asarray(high_X), Z, kind)
+    low_X, high_X = KINDS[kind](N, demand, Z) if len(demand) else (lower_X, upper_X)
+    return Bounds(N, np.maximum(low_X, lower_X), np.minimum(high_X, upper_X), Z, kind)
 
 
 def _balanced_job(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +143,7 @@ def _proportional(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarr
     share = demand / largest  # at most 1, so that no power overflows
     slow = largest * (share**n).sum(axis=-1) / (share ** (n - 1)).sum(axis=-1)
     fast = largest * (share**2).sum() / share.sum()
-    upper = np.minimum(N / (D + Z + (N - 1 - Z / largest) * fast), 1.0 / largest)
+    upper = np.minimum(N / (D + Z + np.maximum(N - 1 - Z / largest, 0) * fast), 1.0 / largest)
     return N / (D + Z + (N - 1) * slow), upper
 
 
@@ -177,11 +179,11 @@ def saturation_population(network: Network) -> float:
     Raises
     ------
     ModelError
-        When the network has classes.
+        When the network has several classes.
     """
-    if network.classes:
+    if len(network.classes) > 1:
         raise ModelError("saturation population: the network has classes; it is of single-class networks")
-    low = lower(network, max([1, *[len(s.rates) for s in network.stations if s.rates]]))
+    low = replace(lower(network), N=np.array([max([1, *[len(s.rates) for s in network.stations if s.rates]])]))
     largest = float(low.load.max())
     return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")
 
@@ -190,6 +192,7 @@ def saturation_population(network: Network) -> float:
 MOST_STATES = 500_000
 
 
+@by_keyword
 def barrier_time(network: Network, *, population: int) -> float:
     """Mean time of a round in which each of N customers thinks, then goes through all stations in order, and waits.
 
@@ -220,6 +223,7 @@ def barrier_time(network: Network, *, population: int) -> float:
     N = require_count(population, "population", most=LARGEST_POPULATION)
     if network.classes or network.routing is not None:
         raise ModelError("barrier: rounds go through stations in order; classes and routing are not supported")
+    lower(network, N)  # refuses too few rates
     rates = []
     if network.think_time > 0:
         rates.append([n / network.think_time for n in range(N + 1)])

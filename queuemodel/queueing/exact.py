@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..base.compiled import ready
+from ..base.checks import by_keyword
 from ..base.errors import ModelError
+from .kernels.product_form import convolve, factor, geometric, lattice, recursion, residence
 from .lowered import Lowered, lowered_product_form, speeds_of
 from .network import Network
 from .solution import Solution, by_class, solution_of
@@ -82,29 +82,25 @@ class Lattice:
 
     def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
         """f(n) of each population at one station."""
-        from .kernels import product_form
-
         f = np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
-        product_form.factor(D, mu, self.N, self.strides, *f)
+        factor(D, mu, self.N, self.strides, *f)
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
         """Constants with station k, whose last rate, where it is the highest, leaves a short convolution."""
-        from .kernels import product_form
-
         m, e = constants[0].copy(), constants[1].copy()
         mu, D = self.speeds[k], self.D[:, k]
         if mu is None:
-            product_form.geometric(D, self.N, self.strides, m, e)
+            geometric(D, self.N, self.strides, m, e)
             return m, e
         f, exponents = self.factor(D, mu)
         there = self.points.sum(axis=1)
         if is_bounded(mu):  # f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) >= 0 ends at n = m: no subtraction
             f = f * np.where(there > 0, 1.0 - mu[np.clip(there, 1, len(mu)) - 1] / mu[-1], 1.0)
         at = np.flatnonzero(f > 0)
-        product_form.convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
+        convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
         if is_bounded(mu):
-            product_form.geometric(D / mu[-1], self.N, self.strides, m, e)
+            geometric(D / mu[-1], self.N, self.strides, m, e)
         return m, e
 
     @cached_property
@@ -140,8 +136,6 @@ def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _by_constants(low: Lowered, merged: Merged) -> Solution:
     """One class at all populations, with several servers or rates, by normalizing constants (Buzen, 1973)."""
-    from .kernels import product_form
-
     N, K = int(merged.N[0]), len(low.D)
     work = Lattice(merged)
     m, e = work.total
@@ -157,7 +151,7 @@ def _by_constants(low: Lowered, merged: Merged) -> Solution:
             empty, bounded = _number(rest / m, exponents - e), is_bounded(mu)
             speeds = mu if bounded else extended(mu, N)
             busy[:, k] = 1.0 - empty[1:]
-        product_form.residence(low.D[k, 0], speeds, bounded, X, empty, R[k])
+        residence(low.D[k, 0], speeds, bounded, X, empty, R[k])
     why = "single class with product form: exact for load-dependent and multi-server stations"
     R = np.ascontiguousarray(R.T)
     return Solution(low.network, N, X, R, solver="convolution", exact=True, reason=why, busy=busy)
@@ -187,6 +181,7 @@ def extended(mu: np.ndarray, N: int) -> np.ndarray:
     return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
 
 
+@by_keyword
 def marginal_distribution(network: Network, station: str | int, *, population: int) -> np.ndarray:
     """Probabilities of 0, 1, ..., ``population`` customers at a station, waiting and in service; exact.
 
@@ -288,11 +283,6 @@ def _refuse(options: list[tuple[str, float, float]], C: int, total: int) -> NoRe
     )
 
 
-@cache
-def _recursion() -> Callable[[np.ndarray, float, int], tuple[np.ndarray, np.ndarray]]:
-    return ready("queuemodel.queueing.kernels.product_form", "recursion")
-
-
 def _plain(low: Lowered) -> Solution:
     """Single servers of constant speed and one kind of customer: the usual what-if, kept fast."""
     N, D, delay, Z = int(low.N[0]), low.D[:, 0], low.delay, float(low.Z[0])
@@ -300,19 +290,17 @@ def _plain(low: Lowered) -> Solution:
     if size > MEMORY:
         _refuse([("exact MVA", float(N * len(D)), size)], 1, N)
     if True in delay.tolist():
-        X, R = _recursion()(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
+        X, R = recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
         R[:, delay] = D[delay]
     else:
-        X, R = _recursion()(D, Z, N)
+        X, R = recursion(D, Z, N)
     why = "single class with product form: the recursion is exact and cheap"
     return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
 
 
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
-    from .kernels import product_form
-
     X, R = np.zeros(len(merged.N)), np.zeros(merged.D.shape)
-    product_form.lattice(merged.D, merged.Z, merged.N, X, R)
+    lattice(merged.D, merged.Z, merged.N, X, R)
     return X, X[:, None] * R, None
 
 

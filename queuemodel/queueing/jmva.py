@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import re
+import warnings
 from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree
 
 from ..base.checks import one_line
-from ..base.errors import DataError, ModelError
+from ..base.errors import DataError, ModelError, QueueModelWarning
 from ..base.files import read_bytes, write_atomically
 from .lowered import lower
 from .network import Network
@@ -25,13 +26,26 @@ def read_jmva(path: str | os.PathLike[str]) -> Network:
     """A network from a .jmva file; its classes carry their populations.
 
     Stations are processor sharing (JMT's product-form queues have no discipline); load-independent, multi-server,
-    delay and load-dependent stations are read, stored results are not. Open classes, classes of different priority and
-    anything that is not known are refused.
+    delay and load-dependent stations are read, stored results and the choice of an algorithm are not. A cycle has the
+    visits of the file, whichever the reference station. Open classes, classes of different priority and anything that
+    is not known are refused. A what-if of populations is left to `read_jmva_sweep`, with a `QueueModelWarning`.
 
     Raises
     ------
     DataError
         When the file cannot be read or is no such model; names the file and the element.
+    """
+    network, sweep = read_jmva_sweep(path)
+    if sweep:
+        said = f"{path}: its what-if asks for populations {one_line(sweep)}; read_jmva_sweep gives them"
+        warnings.warn(said, QueueModelWarning, stacklevel=2)
+    return network
+
+
+def read_jmva_sweep(path: str | os.PathLike[str]) -> tuple[Network, list[tuple[int, ...]]]:
+    """As `read_jmva`, with the populations (one per class) that the file's what-if asks for; none without one.
+
+    Each has its solution, ``solve(network, population=N)``. Other what-ifs are refused.
     """
     text = read_bytes(path)
     try:
@@ -42,10 +56,11 @@ def read_jmva(path: str | os.PathLike[str]) -> Network:
         raise DataError(f"{path}: {one_line(error)}") from None
 
 
-def _network(model: ElementTree.Element) -> Network:
+def _network(model: ElementTree.Element) -> tuple[Network, list[tuple[int, ...]]]:
     parameters = model.find("parameters")
     if model.tag != "model" or parameters is None:
-        raise DataError("not a .jmva model: <model> with <parameters> expected")
+        got = f"<{model.tag}>; JMT exports a simulation model (.jsimg) to JMVA"
+        raise DataError(f"not a .jmva model: <model> with <parameters> expected, got {got}")
     _require_known(model, ("description", "parameters", "algParams", "solutions", "whatIf"), "the model")
     _require_known(parameters, ("classes", "stations", "ReferenceStation"), "<parameters>")
     classes = [_class(element) for element in parameters.iterfind("classes/*")]
@@ -53,10 +68,34 @@ def _network(model: ElementTree.Element) -> Network:
         raise DataError("no closed class: <closedclass name=... population=...> expected")
     if len({element.get("priority", "0") for element in parameters.iterfind("classes/*")}) > 1:
         raise DataError("classes of different priority cannot be read: they have no product form")
-    total, names = sum(c.population for c in classes), [c.name for c in classes]
+    sweep, names = _sweep(model, classes), [c.name for c in classes]
+    total = max(map(sum, [[c.population for c in classes], *sweep]))
     stations = [_station(element, names, total) for element in parameters.iterfind("stations/*")]
+    for element in parameters.iterfind("ReferenceStation/*"):
+        _require_attributes(element, ("name", "refStation"))
+        for what, known in (("name", names), ("refStation", [s.name for s in stations])):
+            if (there := element.get(what)) not in known:
+                also = f"; its <whatIf> asks for {one_line(sweep)}" if sweep else ""
+                raise DataError(f"<ReferenceStation>: {what} must be one of {', '.join(known)}, got {there!r}{also}")
     title = " ".join((model.findtext("description") or "").split())
-    return Network(stations, classes=classes, name=title[:200] if title.isprintable() else "")
+    return Network(stations, classes=classes, name=title[:200] if title.isprintable() else ""), sweep
+
+
+def _sweep(model: ElementTree.Element, classes: list[JobClass]) -> list[tuple[int, ...]]:
+    """The populations that a what-if asks for."""
+    sweep = []
+    for element in model.iterfind("whatIf"):
+        _require_attributes(element, ("type", "className", "stationName", "values"))
+        kind, name = element.get("type"), element.get("className")
+        if kind != "Number of Customers" or name not in [c.name for c in classes]:
+            raise DataError(
+                f"<whatIf> must change the 'Number of Customers' of one class, got {kind!r} of {name!r}; take it out, "
+                "and solve a changed network for each value"
+            )
+        for text in re.split("[;,]", element.get("values", "").strip(";, ")):
+            asked = JobClass(name, population=_number(text, "values of <whatIf>"))
+            sweep.append(tuple(asked.population if c.name == name else c.population for c in classes))
+    return sweep
 
 
 def _class(element: ElementTree.Element) -> JobClass:
@@ -65,10 +104,10 @@ def _class(element: ElementTree.Element) -> JobClass:
     if element.tag != "closedclass":
         raise DataError(f"<{element.tag}> is not known among the classes; expected closedclass")
     _require_attributes(element, ("name", "population", "priority", "thinktime"))
-    n: Any = _number(element.get("population"), "population of a closedclass")
+    n = _number(element.get("population"), "population of a closedclass")
     think = element.get("thinktime")
     Z = None if think is None else _number(think, "thinktime of a closedclass")
-    return JobClass(element.get("name", ""), population=int(n) if n == int(n) else n, think_time=Z)
+    return JobClass(element.get("name", ""), population=n, think_time=Z)
 
 
 def _station(element: ElementTree.Element, names: list[str], total: int) -> Station:
@@ -145,7 +184,7 @@ def _require_known(parent: ElementTree.Element, tags: Iterable[str], where: str)
     for element in parent:
         if element.tag not in tags:
             raise DataError(f"{where}: <{element.tag}> is not known; expected {', '.join(tags)}")
-        if element.tag in seen and element.tag not in ("solutions", "whatIf"):
+        if element.tag in seen and element.tag != "solutions":
             raise DataError(f"{where}: <{element.tag}> is there twice")
         seen.add(element.tag)
 
@@ -156,14 +195,15 @@ def _require_attributes(element: ElementTree.Element, known: Iterable[str]) -> N
             raise DataError(f"<{element.tag}>: attribute {name!r} is not known; expected {', '.join(known)}")
 
 
-def _number(text: str | None, what: str) -> float:
+def _number(text: str | None, what: str) -> Any:
+    """An int where it is whole."""
     try:
         value = float(text or "") if text and text.isascii() and "_" not in text else math.nan
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
         raise DataError(f"{what} must be a number, got {text!r}")
-    return value
+    return int(value) if value == int(value) else value
 
 
 def write_jmva(network: Network, path: str | os.PathLike[str], *, population: int | None = None) -> None:
@@ -186,9 +226,9 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
         raise ModelError("jmva: a network without classes needs population=..., which a .jmva file requires")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("jmva: classes that customers switch between cannot be written; such files have visits only")
-    if why := lower(network).why_not_product_form():
-        raise ModelError(f"jmva: {why}, which a .jmva file cannot represent")
     counts: list[Any] = network.populations.tolist() if network.classes else [population]
+    if why := lower(network, tuple(counts)).why_not_product_form():
+        raise ModelError(f"jmva: {why}, which a .jmva file cannot represent")
     names, add = network.class_names or ["customers"], ElementTree.SubElement
     model = ElementTree.Element("model", {"jaba": "false", "solutionMethod": "analytical"})
     if network.name:

@@ -11,6 +11,7 @@ import msgspec
 
 from ..base.checks import nearest, require_distinct_keys
 from ..base.errors import DataError, ModelError
+from ..base.recognition import mistaken
 from .stations import JobClass, PhaseType, Station
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
@@ -58,6 +59,10 @@ DAMAGE = (msgspec.DecodeError, UnicodeError, RecursionError, ModelError, DataErr
 
 def from_document(text: str | bytes) -> dict[str, Any]:
     """Arguments of a `Network` from its JSON form, or one of `DAMAGE`."""
+    if what := mistaken(text, [FORMAT]):
+        raise DataError(what)
+    if (start := text.lstrip()[:9])[:1] not in (b"{", "{", b"", ""):
+        raise DataError(f"a network is a JSON object (read_jmva reads .jmva), got {start!r}...")
     msgspec.json.decode(text, type=_Header)
     plain = msgspec.json.decode(text)
     _require_known(plain, _NetworkDocument.__struct_encode_fields__, "")

@@ -39,7 +39,7 @@ class Lowered:
     @property
     def queues(self) -> np.ndarray:
         """Indexes of the stations where customers may wait."""
-        return np.flatnonzero(~self.delay & (self.D > 0).any(axis=1))
+        return np.flatnonzero(~self.delay & (self.D[:, self.N > 0] > 0).any(axis=1))
 
     @property
     def think(self) -> np.ndarray:
@@ -90,13 +90,18 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     counts = population if isinstance(population, tuple) else ()
     D, Z, delay = network.class_service_demand, network.think_times, network.is_delay
     N = np.array(counts or [population] * len(network.chains))
-    if network.routing is None:  # none switches: each class is the whole of its chain
-        return Lowered(network, N, counts, D, Z, delay)
-    at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]
-    if counts:
-        N = np.array([sum(counts[c] for c in chain) for chain in chains])
-    D = np.array([D[:, chain].sum(axis=1) for chain in chains]).T
-    Z = np.array([at_reference[c] @ Z[c] if len(c) > 1 else Z[c[0]] for c in chains])
+    if network.routing is not None:  # without, none switches: each class is the whole of its chain
+        at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]
+        if counts:
+            N = np.array([sum(counts[c] for c in chain) for chain in chains])
+        D = np.array([D[:, chain].sum(axis=1) for chain in chains]).T
+        Z = np.array([at_reference[c] @ Z[c] if len(c) > 1 else Z[c[0]] for c in chains])
+    for station, demands in zip(network.stations, D, strict=True):
+        if station.rates is not None and (crowd := int(N[demands > 0].sum())) > len(station.rates):
+            raise ModelError(
+                f"station {station.name!r}: rates has {len(station.rates)} values, but {crowd} customers can be "
+                "here; give one rate for each"
+            )
     return Lowered(network, N, counts, D, Z, delay)
 
 

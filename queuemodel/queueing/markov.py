@@ -127,7 +127,7 @@ class MarkovChain:
         """
         population = require_populations(network, population)
         counts = (population,) if isinstance(population, int) else population
-        chain = _Transitions(network, counts, self.most_states)
+        low, chain = lower(network, population), _Transitions(network, counts, self.most_states)
         answers = []
         for members in _closed_classes(chain.rates):
             pi = np.zeros(len(chain.states))
@@ -143,7 +143,7 @@ class MarkovChain:
             )
         why = "the steady state of every state of the network: exact for any discipline"
         name = f"Markov chain, {len(chain.states):,} states"
-        return solution_of(lower(network, population), X, Q, busy=busy, solver=name, exact=True, reason=why)
+        return solution_of(low, X, Q, busy=busy, solver=name, exact=True, reason=why)
 
 
 State = tuple[int, ...]  # for each place the number of the state that it is in
@@ -241,8 +241,9 @@ class _Transitions:
         Q, departures, empty = [], np.zeros(C), []
         for k, place in enumerate(self.places):
             weight = np.bincount(self.states[:, k], pi, len(place.states))
-            Q.append(weight @ [[sum(d == c for d, _ in state) for c in range(C)] for state in place.states])
-            for i in np.flatnonzero(weight):
+            seen = np.flatnonzero(weight)
+            Q.append(weight[seen] @ [[sum(d == c for d, _ in place.states[i]) for c in range(C)] for i in seen])
+            for i in seen:
                 for rate, _, c in place.moves(int(i)):
                     if c >= 0:
                         departures[c] += weight[i] * rate
@@ -254,6 +255,8 @@ class _Transitions:
 SAME = 1e-6
 #: Up to so many states elimination is fast, whatever the network.
 FEW = 1_500
+#: Steps, each a jump or none, after which a likely state is known.
+STEPS = 100
 #: Largest sum of violated balances, in units of all jumps, that iteration may leave.
 BALANCED = 1e-14
 #: Iteration ends when so many steps between restarts no longer leave less than this part of it.
@@ -316,7 +319,9 @@ def _by_elimination(balance: csc_matrix) -> np.ndarray:
     from scipy.sparse.linalg import splu
 
     n = balance.shape[0]
-    x, likely = np.zeros(n), 0
+    x, likely = np.full(n, 1.0 / n), 0
+    for _ in range(STEPS):
+        x = x - 0.5 * (balance @ x)
     for _ in range(4):  # an unlikely state costs digits, and the sign where the rest is singular but for rounding
         likely = int(x.argmax())
         others = np.delete(np.arange(n), likely)

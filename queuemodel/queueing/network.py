@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import one_line, require_name, require_number
+from ..base.checks import by_keyword, one_line, require_name, require_number
 from ..base.errors import DataError, ModelError
 from ..base.files import read_bytes
 from ..base.results import Result
@@ -99,6 +99,7 @@ def _chain_visits(network: Network, P: np.ndarray, chain: tuple[int, ...]) -> np
 SHORTEST_CYCLE = 1e-15
 
 
+@by_keyword
 @dataclass(frozen=True, slots=True, repr=False)
 class Network(Result):
     """A closed network of stations, with one kind of customer or several classes.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import extra
+from ..base.checks import by_keyword, extra
 from ..base.errors import ModelError
 from ..base.results import Result
 from .exact import solved_exactly
@@ -45,7 +45,7 @@ class Sensitivity(Result):
     def elasticity(self) -> np.ndarray:
         """Percent of throughput won by one percent less demand, shaped like `dX_dD`."""
         X = np.reshape(self.throughput, (-1, 1, 1) if self.network.classes else ())
-        return np.asarray(-self.dX_dD * self.network.service_demand / X)
+        return np.asarray(-self.dX_dD * self.network.service_demand / np.where(X > 0, X, 1.0))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several; the elasticity shows what is worth speeding up."""
@@ -65,6 +65,7 @@ class Sensitivity(Result):
         return "throughput " + ", ".join(f"{name} {x:.6g} /s at population {n}" for name, x, n in pairs)
 
 
+@by_keyword
 def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     """Derivatives of throughput by every demand and think time at a population, as of `solve`; exact.
 
@@ -136,6 +137,7 @@ class SymbolicSolution:
         return f"$X({sympy.latex(self.population)}) = {sympy.latex(self.throughput)}$"
 
 
+@by_keyword
 def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolution:
     """Exact closed forms of a product-form network by its normalizing constant (Gordon and Newell, 1967).
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..base.checks import require_count, require_seed, require_share
 from ..base.errors import QueueModelWarning
 from ..base.results import Result, finite, percent
+from .kernels.replication import BATCHES, Replication, model_of
 from .lowered import Routes, lower, require_populations, routes_of
 from .network import Network
 from .solution import Solution, solution_of
@@ -126,11 +127,9 @@ class Simulation:
 
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
-        from .kernels.replication import BATCHES, Replication, model_of  # loads numba
-
         population = require_populations(network, population)
         counts = (population,) if isinstance(population, int) else population
-        routes = routes_of(network)
+        low, routes = lower(network, population), routes_of(network)
         model, size = model_of(routes, sum(counts)), self.departures // BATCHES
         rng = self.seed if isinstance(self.seed, np.random.Generator) else np.random.default_rng(self.seed)
         runs = [
@@ -156,12 +155,12 @@ class Simulation:
             )
         reason = f" from a run too short: {why}" if why else ": Simulation(...).run gives its interval"
         solver = f"simulation, {self.replications} replications of {runs[0].departures:,} departures"
-        lowered, means = lower(network, population), (measure.mean(axis=0) for measure in (X, Q, busy))
-        solution = solution_of(lowered, *means, solver=solver, exact=False, reason=f"an estimate{reason}")
+        means = (measure.mean(axis=0) for measure in (X, Q, busy))
+        solution = solution_of(low, *means, solver=solver, exact=False, reason=f"an estimate{reason}")
         every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
-        low, high = self._interval(every, why).tolist()
+        interval = (*self._interval(every, why).tolist(),)
         lengths, events = self._interval(Q.sum(axis=2), why), self.replications * runs[0].departures
-        return SimulationResult(solution, self.confidence, (low, high), lengths, events, why)
+        return SimulationResult(solution, self.confidence, interval, lengths, events, why)
 
     def _interval(self, values: np.ndarray, why: str) -> np.ndarray:
         """Lower and upper end for the mean over replications (the first axis)."""

@@ -172,14 +172,14 @@ class Solution(Result):
         )
 
     def class_rows(self) -> list[dict[str, Any]]:
-        """One row per class: population, throughput and cycle time."""
-        names = self.network.class_names or ["all"]
-        each, chains = self.class_populations or (self.population,), self.network.chains
-        counts = [sum(each[i] for i in chain) for c in range(len(each)) for chain in chains if c in chain]
-        return [
-            {"class": name, "population": n, "throughput": float(x), "cycle_time": n / float(x) if x > 0 else 0.0}
-            for name, n, x in zip(names, counts, self.class_throughput, strict=True)
-        ]
+        """Population, throughput and cycle time: one row per class, or for classes that customers switch between."""
+        names, each = self.network.class_names or ["all"], self.class_populations or (self.population,)
+        rows = []
+        for chain in map(list, self.network.chains):
+            n, x = sum(each[c] for c in chain), float(self.class_throughput[chain[0]])
+            what = ", ".join(names[c] for c in chain)
+            rows.append({"class": what, "population": n, "throughput": x, "cycle_time": n / x if x > 0 else 0.0})
+        return rows
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per population: throughput, cycle time, and per station queue length and utilization."""
@@ -213,10 +213,14 @@ class Solution(Result):
 
     def caption(self) -> str:
         """Population, throughput and method, and its reason where the choice is not the usual one."""
-        about = (
+        return (
             f"{self.network.name or 'network'}: population {self.population}, throughput {self.throughput:.6g} /s, "
-            f"cycle time {self.cycle_time:.6g} s ({self.solver}, {'exact' if self.exact else 'approximate'})"
+            f"cycle time {self.cycle_time:.6g} s {self.method()}"
         )
+
+    def method(self) -> str:
+        """The solver, whether it is exact, and below the reason where the choice is not the usual one."""
+        about = f"({self.solver}, {'exact' if self.exact else 'approximate'})"
         return f"{about}\n{self.reason}" if self.reason and self.solver != "exact MVA" else about
 
     def tables(self) -> list[list[dict[str, Any]]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..base.checks import LARGEST
+from ..base.checks import LARGEST, by_keyword
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
-from .approximate import solved_approximately
+from .approximate import MEASURED, solved_approximately
 from .exact import MEMORY, solved_exactly
-from .lowered import lower, require_populations
+from .kernels.product_form import recursions
+from .lowered import Lowered, lower, require_populations
+from .markov import MarkovChain
 from .network import Network
 from .solution import Solution
 from .stations import LARGEST_POPULATION, number_array
@@ -25,12 +27,14 @@ class Solver(Protocol):
         """Measures at ``population``: an int without classes, else a tuple with one number per class."""
 
 
+@by_keyword
 def solve(network: Network, *, population: Any = None, solver: Solver | None = None) -> Solution:
     """Solve a closed network.
 
     Without a solver, one is chosen: `ExactMVA` when the network has product form (docs/explanation/model), else
-    `ApproximateMVA`; the solution's `reason` gives which and why. A request that an exact solver cannot fit is refused
-    with the numbers, never answered approximately in silence.
+    `MarkovChain` while it is small enough for a part of a second, else `ApproximateMVA`. The solution's `exact` and
+    `reason` give which and why, and how far off approximations were. A product-form network that no exact recursion
+    fits is refused with the numbers.
 
     Parameters
     ----------
@@ -66,8 +70,31 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
         return solver.solve(network, N)
     low = lower(network, N)
     if why := low.why_not_product_form():
-        return solved_approximately(low, "recursion", f"{why}: no product form, so approximate")
+        why = f"{why}: no product form"
+        try:
+            return _by_chain(low, why)
+        except ModelError as error:
+            no_chain = str(error).partition(" at population")[0].partition(" (")[0]
+        return solved_approximately(low, "recursion", f"{why}; {no_chain}; so approximate, {MEASURED}")
     return solved_exactly(low)
+
+
+#: Most customers, and states times the populations that a solution keeps, of a chain that nobody asked for: 0.3 s.
+MOST_CUSTOMERS, MOST_STATES = 500, 6_000
+
+
+def _by_chain(low: Lowered, why: str) -> Solution:
+    """The solution of a small Markov chain, without classes at all populations, or a `ModelError`."""
+    network, N = low.network, int(low.N.sum())
+    if N > MOST_CUSTOMERS:
+        raise ModelError(f"Markov chain: more than {MOST_CUSTOMERS} customers")
+    chain = MarkovChain(most_states=MOST_STATES if network.classes else MOST_STATES // N)
+    each = [chain.solve(network, n) for n in ([low.populations] if network.classes else range(N, 0, -1))][::-1]
+    X, R, busy = (
+        np.concatenate([getattr(one, name) for one in each]) for name in ("throughputs", "residence_times", "busy")
+    )
+    reason = f"{why}, but a small Markov chain: exact, with phase-type service of these moments"
+    return replace(each[-1], throughputs=X, residence_times=R, busy=busy, reason=reason)
 
 
 #: Rows that print shows.
@@ -128,6 +155,7 @@ class BatchSolution(Result):
         return f"{count:,} networks of up to {self.demands.shape[-1]} queues{first}"
 
 
+@by_keyword
 def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves: bool = True) -> BatchSolution:
     """Exact mean-value analysis of many single-class networks of single-server queues (Reiser and Lavenberg, 1980).
 
@@ -161,14 +189,10 @@ def solve_batch(demands: Any, *, think_time: Any = 0.0, population: Any, curves:
             f"batch: {M:,} networks up to population {top:,} take {size:,} bytes, more than {MEMORY:,}; "
             "set curves=False, or solve fewer at a time"
         )
-    from .kernels import product_form
-
     counts = N.reshape(M)
     X = np.empty((top if curves else 0, M))
     last, R = np.empty(M), np.empty((K, M))
-    product_form.recursions(
-        np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R
-    )
+    recursions(np.ascontiguousarray(D.reshape(M, K).T), np.ascontiguousarray(Z.reshape(M)), counts, X, last, R)
     if curves and counts.min() < top:
         X[np.arange(1, top + 1)[:, None] > counts] = np.nan
     throughputs = X.reshape(top, *shape) if curves else last.reshape(1, *shape).copy()

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import require_choice, require_count, require_name, require_number
+from ..base.checks import by_keyword, require_choice, require_count, require_name, require_number
 from ..base.errors import ModelError
 
 #: More phases than this make every exact chain hopeless.
 MOST_PHASES = 100
 
 
+@by_keyword
 @dataclass(frozen=True, slots=True)
 class PhaseType:
     """A phase-type distribution: start in phase i with probability alpha[i], move by the subgenerator T, end.
@@ -132,6 +133,7 @@ CALLED = {"fifo": "fcfs", "lcfs": "lifo-pr", "lcfs-pr": "lifo-pr", "lifo": "lifo
 LARGEST_POPULATION = 10_000_000
 
 
+@by_keyword
 @dataclass(frozen=True, slots=True)
 class Station:
     """A place where customers queue for service (times in seconds).
@@ -243,16 +245,14 @@ class Station:
         return self.discipline + (f", {self.servers:g} servers" if self.servers > 1 else "")
 
     def speeds(self, customers: int) -> np.ndarray:
-        """How many times faster than at rate 1 the station works with 1, 2, ... ``customers``, shape (customers,)."""
+        """How many times faster than at rate 1 the station works with 1, 2, ... ``customers``, shape (customers,).
+
+        The last of its rates stands for those that no customer of its network reaches.
+        """
         if self.rates is None:
             n = np.arange(1.0, customers + 1)
             return n if self.is_delay else np.minimum(n, self.servers)
-        if customers > len(self.rates):
-            raise ModelError(
-                f"station {self.name!r}: rates has {len(self.rates)} values, but {customers} customers can be "
-                "here; give one rate for each"
-            )
-        return np.array(self.rates[:customers])
+        return np.array([*self.rates, *[self.rates[-1]] * (customers - len(self.rates))][:customers])
 
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
         """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
@@ -297,6 +297,7 @@ def _rate_values(rates: Any, where: str) -> tuple[float, ...]:
     )
 
 
+@by_keyword
 @dataclass(frozen=True, slots=True)
 class JobClass:
     """A kind of customer.

@@ -40,7 +40,7 @@ class Phases:
             limits.append((least, most))
         self.least, self.most = np.array(limits).T
         until, true, seen = zip(*(phase for own in phases for phase in own), strict=True)
-        self.until, self.true_row, self.row = np.array(until), np.array(true), np.array(seen)
+        self.until, self.true_row, self.row = np.array(until, float), np.array(true), np.array(seen)
         counts = np.array([len(own) for own in phases])
         self.job = np.repeat(np.arange(len(jobs)), counts)
         self.first: np.ndarray = np.cumsum(counts) - counts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.drawing import BOUND, COLORS, OTHERS, finish_axes, new_axes, styles
+from ..base.drawing import BOUND, COLORS, OTHERS, finish_axes, new_axes, require_style, styles
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .nodes import Nodes
@@ -157,6 +157,7 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> 
     """
     if schedule.history is None:
         raise ModelError("plot_nodes: the schedule has no history; schedule with history=True")
+    kwargs = require_style(kwargs, "collections.PolyCollection", "ax", "baseline")
     ax = ax or new_axes(SIZE)
     times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
     big = np.argsort(-schedule.useful_service, kind="stable")[: len(COLORS) - 1].tolist()  # the last one is grey
@@ -185,6 +186,7 @@ def plot_response_times(
     schedules: Sequence[Schedule], *, labels: Sequence[str] | None = None, ax: Axes | None = None, **kwargs: Any
 ) -> Axes:
     """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
+    kwargs = require_style(kwargs, "lines.Line2D", "labels", "ax")
     ax = ax or new_axes(SIZE)
     names = labels or [schedule.policy.name for schedule in schedules]
     looks = styles(names, POLICY_COLORS)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.checks import require_choice, require_count, require_seed, require_share
-from ..base.drawing import band, finish_axes, label_ends, new_axes, styles
+from ..base.checks import require_choice, require_count, require_known, require_seed, require_share
+from ..base.drawing import band, finish_axes, label_ends, new_axes, require_style, styles
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
 from ..base.results import Result
+from .engine import Engine
 from .jobs import ClusterJob, Stream, Workload
 from .nodes import Nodes
 from .policies.base import Policy
@@ -52,8 +53,6 @@ def schedule(
     >>> schedule(jobs, FIFO(), nodes=4).mean_response_time
     25.0
     """
-    from .engine import Engine  # compiled: numba takes long to load
-
     if not isinstance(policy, Policy):
         raise ModelError(f"schedule: policy must be a Policy, got {type(policy).__name__}")
     if require_share(warmup, "schedule: warmup") == 1:
@@ -179,6 +178,7 @@ def sweep(
     Loads are by default the stream's own, and so are the nodes, without costs. ``seed`` is that of the first
     replication; the others follow. ``engine`` is what `run_all` takes.
     """
+    require_known(engine, ("n_jobs", "backend", "progress", "loads", "replications"), "sweep")
     require_count(replications, "study: replications")
     require_seed(require_seed(seed, "study: seed") + replications, "study: last seed")
     where = nodes or Nodes(stream.nodes)
@@ -230,6 +230,7 @@ def plot_sweep(
     """A figure against what was varied, one line per policy, with its interval over replications as a band."""
     if against not in study.varied or "policy" not in study.varied:
         raise ModelError(f"plot_sweep: the study varied {', '.join(study.varied)}, not policy and {against!r}")
+    kwargs = require_style(kwargs, "lines.Line2D", "figure", "against", "ax")
     ax = ax or new_axes(SIZE)
     rows = study.table(figure)
     lines = []

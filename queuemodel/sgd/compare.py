@@ -12,7 +12,7 @@ import numpy as np
 from ..base.checks import require_choice, require_count, require_number, require_seed, require_share
 from ..base.errors import ModelError
 from ..curves.convergence import Convergence, relative_convergence
-from ..models.predict import unsimulated
+from ..models.predict import PathName, read_if_path, unsimulated
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from .compression import AdaQuantFL, BlockSign, DoubleCompression, OrderedGradient, SquarmSGD, TopK
@@ -202,7 +202,7 @@ def _averaged(one: Candidate, workers: int) -> int:
 
 
 def compare(
-    profile: Profile,
+    profile: Profile | PathName,
     *,
     workers: int = 8,
     strategies: Sequence[str | Candidate] | None = None,
@@ -247,11 +247,11 @@ def compare(
     n = require_count(workers, "compare: workers")
     require_share(confidence, "compare: confidence", open_ended=True)
     _require_one_question(problem, convergence, training.get("target"), price_per_node_hour, settings)
-    if not isinstance(profile, Profile) or not (profile.steps or profile.rounds):
+    if not isinstance(profile := read_if_path(profile), Profile) or not (profile.steps or profile.rounds):
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
-    obstacle = unsimulated(profile, Scenario(**settings)) if timing.on_servers else ""
+    obstacle = unsimulated(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:

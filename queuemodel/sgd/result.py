@@ -15,6 +15,7 @@ from ..base.checks import require_count, require_number, require_share
 from ..base.drawing import COLORS, SMALL, finish_axes, new_axes, styles
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
+from ..base.files import readable_duration
 from ..base.results import Result, finite, percent
 from ..report import report_page
 from ..scheduling.curves import StagedCurve, TableCurve
@@ -272,7 +273,7 @@ class StrategyPlan(Result):
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The rows, with what the probability is of."""
-        of = "of arrival" if self.deadline is None else _within(self.deadline)
+        of = "of arrival" if self.deadline is None else f"within {readable_duration(self.deadline)}"
         return [
             {f"probability {of}" if name == "probability" else name: value for name, value in row.items()}
             for row in self.to_rows()
@@ -324,7 +325,7 @@ def plan_strategies(
     if not ways:
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
     in_time = [way for way in ways if way[1].probability >= chance]
-    within = _within(deadline or 0)
+    within = f"within {readable_duration(deadline or 0)}"
     choices = []
 
     def choose(goal: str, possible: list[_Way], merit: Callable[[_Way], tuple[float, float]]) -> None:
@@ -354,11 +355,6 @@ def _ways(comparison: Comparison, deadline: float | None, price: float | None) -
             costs = rate * median, rate * low, rate * high
             choice = StrategyChoice("", one.name, comparison.workers, median, low, high, *costs, arrives)
             yield comparison.nodes, choice
-
-
-def _within(deadline: float) -> str:
-    unit, seconds = next((u for u in (("h", 3600), ("min", 60)) if deadline >= u[1]), ("s", 1))
-    return f"within {deadline / seconds:.4g} {unit}"
 
 
 def job_of(

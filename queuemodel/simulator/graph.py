@@ -16,7 +16,7 @@ from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.records import Operation
 from ..profile.scenario import SHARDINGS, TRANSFER_ORDERS
-from .kernel.state import COMPUTE, FETCH, PUSH, UPDATE, Steps
+from .kernel.loop import COMPUTE, FETCH, PUSH, UPDATE, Steps
 from .links import LinkRates, at_bandwidth, estimate_links
 
 #: HTTP/2's initial flow-control window: what a stream may send before the next one has its turn (RFC 9113, 6.9.2).

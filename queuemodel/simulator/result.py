@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.drawing import PLACES, finish_axes, new_axes
+from ..base.drawing import PLACES, finish_axes, new_axes, require_style
 from ..base.errors import DataError
 from ..base.files import write_json
 from ..base.results import Result, counted, percent
 from ..profile.profile import Profile
 from .graph import arrival_order
-from .kernel import state as kernel
+from .kernel import loop as kernel
 from .links import estimate_links
 
 if TYPE_CHECKING:
@@ -274,6 +274,7 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     """
     if not -len(profile.steps) <= step < len(profile.steps):
         raise DataError(f"plot_timeline: step must be 0 to {len(profile.steps) - 1}, got {step!r}")
+    kwargs = require_style(kwargs, "patches.Rectangle", "ax", "step")
     ax = ax or new_axes((8, 2.6))
     links = estimate_links(profile)
     seconds = {"fetch": 1 / links.transmit.rate, "push": 1 / links.receive.rate}

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..base.checks import FASTEST_LINK, nearest, require_count, require_number, require_seed, require_share
-from ..base.compiled import ready
 from ..base.errors import ModelError
 from ..base.files import constants
 from ..profile.bandwidth import transports_of
@@ -18,7 +17,7 @@ from ..profile.profile import Profile
 from ..profile.synchronization import Synchronization
 from ..transport.sharing import NETWORK, Transport
 from .graph import MACHINES, Graphs, chunk_bytes, prepare
-from .kernel.state import DONE, Rules, State, new_state
+from .kernel.loop import DONE, Rules, State, new_state, run
 from .result import SimulatedRun
 
 #: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
@@ -182,7 +181,6 @@ def simulate_operations(
     """
     from tqdm import tqdm
 
-    run = ready("queuemodel.simulator.kernel.loop", "run")
     require_count(workers, "simulate: workers", most=MOST_WORKERS)
     require_count(steps, "simulate: steps")
     require_count(trace_steps, "simulate: trace_steps", least=0, most=steps)

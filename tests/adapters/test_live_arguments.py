@@ -111,7 +111,9 @@ def test_what_cannot_be_written_and_who_does_not_answer(tmp_path, monkeypatch, a
 @pytest.mark.parametrize(("backend", "package"), [(PS, "tensorflow"), (RANKS, "tensorflow"), (TORCH, "torch")])
 def test_a_missing_framework_is_named_with_its_extra(monkeypatch, backend, package):
     monkeypatch.setitem(sys.modules, package, None)
-    refused(backend, rf"needs {package}: pip install 'queuemodel\[{package}\]'", "a.b:c", error=MissingDependencyError)
+    refused(
+        backend, rf"needs {package}: pip install {package}, or '.\[{package}\]'", "a.b:c", error=MissingDependencyError
+    )
 
 
 SERVE = "serve --ps a:1 --worker b:1 --job"

@@ -143,6 +143,27 @@ def test_what_no_record_tells_is_refused(tmp_path, kernel, teller, said):
         profile_of(tmp_path, reduction=kernel, teller=teller)
 
 
+@pytest.mark.parametrize("took", [9, 13])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_other_communication_is_weighed_by_its_time(tmp_path, took, hidden):
+    """All-to-alls of one element in each step of 110 ms; a barrier may wait."""
+    alone = [one.buckets for one in profile_of(tmp_path).rounds]
+    for path in tmp_path.iterdir():
+        trace = json.loads(path.read_text())
+        for event in [one for one in trace["traceEvents"] if one["name"] == "gemm"]:
+            for name, long, after in (("alltoall", took * MS, 0 if hidden else -took * MS), ("barrier", 50 * MS, 0)):
+                told = {"Collective name": name, "In msg nelems": 1, "dtype": "Float", "Group size": 2}
+                args = {"correlation": event["args"]["correlation"], "stream": 7} | told
+                begin = event["ts"] + after
+                trace["traceEvents"].append(event | {"name": GENERIC, "ts": begin, "dur": long, "args": args})
+        path.write_text(json.dumps(trace))
+    if took > 11:
+        with pytest.raises(qm.DataError, match=r"take 1\d % of the steps \(alltoall: 3\); only all-reduces"):
+            read_pytorch([tmp_path], batch_size=8)
+    else:
+        assert [one.buckets for one in read_pytorch([tmp_path], batch_size=8).rounds] == alone
+
+
 def replaced(folder, old, new):
     for path in folder.iterdir():
         assert old in path.read_text()

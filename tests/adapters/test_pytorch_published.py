@@ -75,6 +75,13 @@ def drop(trace, gone):
     trace["traceEvents"] = [event for event in trace["traceEvents"] if not gone(event)]
 
 
+def brief(trace):
+    """All-to-alls in a twentieth of their time, which is then little of a step."""
+    for event in named(trace, "nccl"):
+        if is_nccl(event) and "SendRecv" in event["name"]:
+            event["dur"] /= 20
+
+
 def test_one_rank_without_shapes_tells_sizes_computation_and_all_reduces(published):
     folder = published / "resnet50-2xA100"
     profile, said = read(folder)
@@ -128,9 +135,9 @@ def test_one_of_two_ranks_predicts_what_up_to_eight_were_measured_to_take(tmp_pa
     assert np.all((curve.lower < each) & (each < curve.upper))
 
 
-def test_kernels_without_a_launch_belong_to_the_step_before_the_recording(published):
+def test_kernels_without_a_launch_belong_to_the_step_before_the_recording(published, copied):
     """Ranks 1 and 3 begin with 64 of them: their rounds seemed to take 18.86 and 18.97 ms."""
-    profile, said = read(published / "dlrm-8xV100")
+    profile, said = read(copied("dlrm-8xV100", brief))
     truth = []
     for path in sorted((published / "dlrm-8xV100").iterdir()):
         ((mark, own),) = of_steps(json.loads(path.read_text())["traceEvents"])
@@ -156,17 +163,18 @@ def test_all_reduces_of_an_earlier_step_are_no_buckets(published, copied):
         drop(trace, lambda e: e["name"] == "nccl:all_to_all")
         drop(trace, lambda e: is_nccl(e) and e["args"]["correlation"] in calls)
 
-    refused(published / "dlrm-2xV100", "nccl:all_to_all and the like move 160,152,200 elements beside the 50,009,301")
+    refused(published / "dlrm-2xV100", r"nccl:all_to_all and the like take 20 % of the steps \(alltoall: \d+\)")
     profile, said = read(copied("dlrm-2xV100", alone))
     assert [len(one.buckets) for one in profile.rounds] == [3, 3]
     assert profile.job.parameter_bytes == 4 * 50_009_301
     assert "kernels of an earlier step: 614" in said[1]
 
 
-def test_traffic_of_unknown_size_is_weighed_by_its_time(copied):
-    """Kernels that no record surrounds, as of other programs' libraries."""
+def test_other_traffic_is_weighed_by_its_time(published, copied):
+    """All-to-alls of 3 % of the elements that take 30 % of the step; kernels that no record surrounds."""
+    refused(published / "dlrm-8xV100", r"c10d::alltoall_base_ and the like take 30 % of the steps \(alltoall: 5\)")
     unrecorded = copied("dlrm-2xV100", lambda trace: drop(trace, lambda e: e["name"] == "nccl:all_to_all"))
-    refused(unrecorded, r"SendRecv.* and the like take [\d,]+ us, of sizes that are not recorded, beside the [\d,]+ of")
+    refused(unrecorded, r"SendRecv.* and the like take 20 % of the steps")
 
 
 def test_a_kernels_name_says_least(published):
@@ -198,7 +206,7 @@ def test_categories_of_pytorch_1_10_and_1_11_are_those_of_later_ones(published, 
         for event in trace["traceEvents"]:
             event["cat"] = old.get(event["cat"], event["cat"])
 
-    for run in ("dlrm-8xV100", "resnet50-1xV100"):
+    for run in ("dlrm-16", "resnet50-1xV100"):
         assert read(copied(run, renamed)) == read(published / run)
     refused(published / "resnet50-pytorch19", "ProfilerStep#5: .*without evaluate_function.*PyTorch 1.10 or newer")
 
@@ -248,6 +256,7 @@ def test_shapes_that_are_left_out_are_no_scalars(copied):
     """PyTorch up to 2.1 writes [] for a list of tensors: a broadcast of buffers beside it must not look large."""
 
     def with_buffers(trace):
+        brief(trace)
         for _, own in in_steps(trace):
             first = own[0]
             args = {"Input Dims": [[[26_560]]], "Input type": ["TensorList"]}

@@ -57,12 +57,13 @@ def test_what_lies_within_its_limits_comes_back_as_a_plain_value_and_nothing_els
         ("async", ["sync", "async-ps"], {}, "async-ps"), ("sy", ["async", "sync-ps", "sy-nc"], {}, "sy-nc"),
         ("ps sync", ["sync", "bounded-sync-ps"], {}, "bounded-sync-ps"), ("b", ["abc", "bcd"], {}, None),
         ("Horovd", ["horovod", "ddp"], {}, "horovod"), ("hxrxvxd", ["horovod"], {}, None), ("", ["a"], {}, None),
-        ("stale", ["k-sync"], {"staleness": "bounded"}, "bounded"), ("3", [3, 30], {}, "3"),
+        ("stale", ["k-sync", "bounded"], {"staleness": "bounded"}, "bounded"), ("3", [3, 30], {}, "3"),
     ],
 )  # fmt: skip
 def test_what_begins_so_has_the_words_or_is_spelt_alike_is_suggested(value, known, called, meant):
     said = f"; did you mean {meant!r}?" if meant else ""
     assert checks.nearest(value, known, called=called) == said
+    assert checks.nearest("zero", ["ps"], called={"zero": "not modelled"}) == "; not modelled"
 
 
 def test_texts_of_others_are_one_short_line_and_keys_stand_once():

@@ -61,7 +61,7 @@ def test_units_are_those_of_networks_and_clocks():
     assert (files.parse_duration(1e-15), files.parse_size(1e18), files.parse_size("1e18B")) == (1e-15, 1e18, 1e18)
     wrong = [
         (files.parse_duration, 9e-16, "0s", "-1s", "nan", "1 m", "1e999s", "1.1.1s"),
-        (files.parse_size, 1.1e18, "2 KB/s"), (files.parse_bandwidth, "8Mbit", "1 Gb"),
+        (files.parse_size, 1.1e18, "2 KB/s"), (files.parse_bandwidth, "8 GB", "1G"),
         (files.parse_latency, float("inf"), "50"),
     ]  # fmt: skip
     for parse, *bad in wrong:

@@ -120,6 +120,73 @@ def test_solve_with_and_without_classes(run, told, examples):
     refused(run("solve", "classes.json", "--population", 5), "populations of their own")
 
 
+def test_every_table_of_solve_says_whether_it_is_exact(run, told, examples):
+    """Constant repair: by the integral over the idle time 0.1672, for which it prints 0.1648."""
+    repair = qn.Station("repair", service_time=5.0, scv=0.0, discipline="fcfs")
+    qn.Network([repair], think_time=10.0).save(examples / "constant.json")
+    crowd = [qn.JobClass(name, population=20) for name in "ab"]
+    qn.Network([repair], think_time=10.0, classes=crowd).save(examples / "classes.json")
+    varied = qn.Network([qn.Station("q", service_time=5.0, scv=4.0, discipline="fcfs")], think_time=10.0)
+    varied.save(examples / "varied.json")
+    plain = "parameter-server-network.json --population 3"
+    for asked, exact, said in (
+        ("constant.json --population 3", False, "approximate"), ("classes.json", False, "approximate"),
+        ("varied.json --population 1,3", True, "Markov chain, 7 states, exact"), (plain, True, "exact MVA, exact"),
+    ):  # fmt: skip
+        text, rows = run("solve", *asked.split())[1], run("solve", *asked.split(), "--format", "csv")[1].splitlines()
+        assert said in " ".join(text.split())
+        assert all(row.endswith(f",{exact}") for row in rows[1:])
+        assert rows[0].endswith(",solver,exact")
+        assert told(f"solve {asked}")["exact"] is exact
+    truth = qn.solve(varied, population=3, solver=qn.MarkovChain())
+    assert told("solve varied.json --population 1,3")["throughput"] == pytest.approx([1 / 15, truth.throughput])
+
+
+def test_one_class_is_solved_at_the_populations_asked_for(run, told, examples):
+    users = qn.JobClass("users", population=10, think_time=1.0)
+    qn.Network([qn.Station("server", service_time={"users": 0.25})], classes=[users]).save(examples / "one.json")
+    same = qn.Network([qn.Station("server", service_time=0.25)], think_time=1.0)
+    same.save(examples / "same.json")
+    solved, plain = (told(f"solve {name}.json --population 1,2,5") for name in ("one", "same"))
+    assert solved["throughput"] == pytest.approx([0.8, 1 / 0.65, 3.2037], rel=1e-4)
+    assert solved.keys() == plain.keys()
+    for name in solved.keys() - {"solver"}:
+        assert solved[name] == (plain[name] if isinstance(plain[name], str | bool) else pytest.approx(plain[name])), (
+            name
+        )
+    assert told("solve one.json")["throughput"] == pytest.approx(3.9788, rel=1e-4)
+
+
+JMVA = """<?xml version="1.0"?><model><parameters><classes number="2">
+<closedclass name="users" population="10"/><closedclass name="batch" population="{batch}"/></classes>
+<stations number="2"><delaystation name="think"><servicetimes><servicetime customerclass="users">1.0</servicetime>
+<servicetime customerclass="batch">3.0</servicetime></servicetimes><visits><visit customerclass="users">1.0</visit>
+<visit customerclass="batch">1.0</visit></visits></delaystation>
+<listation name="server" servers="1"><servicetimes><servicetime customerclass="users">0.25</servicetime>
+<servicetime customerclass="batch">0.5</servicetime></servicetimes><visits><visit customerclass="users">1.0</visit>
+<visit customerclass="batch">1.0</visit></visits></listation></stations>
+<ReferenceStation number="1"><Class name="users" refStation="server"/></ReferenceStation></parameters>{what_if}</model>
+"""
+
+
+def test_a_jmva_file_is_solved_with_its_sweep(run, told, examples):
+    """By its content, whatever its name; alone the users' throughputs are 0.8, 1.5385 and 3.2037."""
+    sweep = '<whatIf className="users" type="Number of Customers" values="1;2;5"/>'
+    for batch, X in ((0, [0.8, 1 / 0.65, 3.2037]), (2, None)):
+        (examples / "model.json").write_text(JMVA.format(batch=batch, what_if=sweep))
+        network = qn.Network.from_demands([[0.25, 0.5]], population=[10, batch], think_time=[1.0, 3.0])
+        truth = [qn.solve(network, population=(n, batch)) for n in (1, 2, 5)]
+        solved = told("solve model.json")
+        assert solved["population[users]"] == [1, 2, 5]
+        assert solved["throughput[users]"] == pytest.approx(X or [s.class_throughput[0] for s in truth], rel=1e-4)
+        assert solved["throughput"] == pytest.approx([s.throughput for s in truth])
+        assert solved["queue_length[server]"] == pytest.approx([s.queue_length[0] for s in truth])
+        assert "exact" in run("solve", "model.json")[1].splitlines()[0]
+        assert run("solve", "model.json", "--format", "csv")[1].count("\n") == 4
+    (examples / "model.jmva").write_text(JMVA.format(batch=2, what_if=""))
+    assert told("solve model.jmva")["throughput"] == pytest.approx(qn.solve(network).throughput)
+
+
 @pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
 def test_rounds_that_are_called_steps_are_one_line(run, examples):
     asked = ["predict", "ddp.csv", "--strategy", "all-reduce", "--workers", "2", "--format", "csv"]
@@ -182,6 +249,20 @@ def test_published_workloads_are_read_by_name(run):
         wrong = () if more else ("--speeds", "speeds.json")
         code, _, err = run("schedule", "--workload", path, "--workload-format", name, *wrong, *cluster)
         assert (code, "--speeds" in err) == (2, True)
+
+
+def test_jobs_that_took_nothing_are_left_out_when_asked(run):
+    rows = ("submit_time,gpu_num,duration", *(f"2020-06-09 18:41:01,{job}" for job in ("{},60", "2,{}", "2,60")))
+    log = "\n".join(rows) + "\n"
+    asked = ("schedule", "--workload", "log.csv", "--workload-format", "helios", "--nodes", 4, "--policy", "fifo")
+    for gpus, seconds, left in ((0, 60, 2), (2, 0, 2), (0, 0, 1)):
+        Path("log.csv").write_text(log.format(gpus, seconds))
+        refused(run(*asked), "--drop-empty", status=1)
+        code, out, _ = run(*asked, "--drop-empty", "--format", "json")
+        assert (code, json.loads(out)["policies"]["fifo"]["jobs"]) == (0, left)
+    for wrong in ("csv", "gavel"):
+        refused(run(*asked[:4], wrong, *asked[5:], "--drop-empty", *(["--speeds", "s.json"] * (wrong == "gavel"))),
+                f"--drop-empty: a workload of format {wrong} has no such jobs", status=2)  # fmt: skip
 
 
 def test_a_comparison_is_a_table_a_picture_and_json(run, told):

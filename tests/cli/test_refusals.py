@@ -1,6 +1,8 @@
 """What people mistype, forget and interrupt: one line that says what to do, and the right exit status."""
 
+import gzip
 import os
+import pickle
 import shlex
 import signal
 import subprocess
@@ -12,6 +14,7 @@ import pytest
 from refusals import refused
 
 from queuemodel.cli import COMMANDS, main
+from queuemodel.cli.options import in_options
 
 DATA = Path(__file__).parent.parent / "data"
 #: Commands that read a file, with what they need besides.
@@ -63,13 +66,13 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
     ("typed", "message"),
     [
         (f"{PLAN} --wealth 100", "no such option '--wealth'; see "),
-        (f"{PLAN} --budget 100", "give epochs and --price too"),
+        (f"{PLAN} --method mva --budget 100", "give --epochs and --price too"),
         (f"{PREDICT} --strategy hogwild", "k-batch-async, all-reduce\n"),
         ("simulate alexnet-60.json", "--workers"), ("report alexnet-60.json", "--output"), (SCHEDULE[:-9], "--policy"),
         ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),
         # files
         (f"{PLAN} --instances nowhere.csv --throughput 1", "nowhere.csv"),
-        (f"{PLAN} --instances alexnet-60.json --throughput 1", "alexnet-60.json: line 1"),
+        (f"{PLAN} --instances alexnet-60.json --throughput 1", "alexnet-60.json: a profile; queuemodel predict"),
         (f"{AT_TWO} --chrome-trace no/t.json", "there is no folder"),
         (f"{AT_TWO} --chrome-trace t.csv", "must end in one of .json, .json.gz"),
         (f"{RANKS_AT_TWO} --plot a.gif", "must end in"),
@@ -102,13 +105,13 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (f"{COMPARE_RANKS} --strategy async-ps", "parameter server"),
         (f"{STUDY} --spread-speed 0.5", "without effect unless --nodes-per-machine"),
         (f"{STUDY} --checkpoint-seconds 5min", "without effect unless --mean-time-to-failure"),
-        (f"{STUDY} --nodes-per-machine 4 --spread-speed 2", "spread_speed must be at most 1"),
-        (f"{STUDY} --nodes-per-machine 65 --spread-speed 0.5", "nodes_per_machine must be at most 64"),
+        (f"{STUDY} --nodes-per-machine 4 --spread-speed 2", "must be between 0 and 1, got 2"),
+        (f"{STUDY} --nodes-per-machine 65 --spread-speed 0.5", "--nodes-per-machine must be at most 64"),
         (f"{STUDY} --backend foo", "backend 'foo' cannot be used"),
         # numbers
-        (f"{PREDICT} --seed 1.5", "whole number of at least 0, got '1.5'"), (f"{PREDICT} --seed {2**64}", "at most"),
+        (f"{PREDICT} --seed 1.5", "whole number of at least 0, got 1.5"), (f"{PREDICT} --seed {2**64}", "at most"),
         (f"{PREDICT} --workers 5:3", "the range is empty"),
-        (f"{PREDICT} --workers 1:999999999", "numbers must be 1 to 1,000,000"),
+        (f"{PREDICT} --workers 1:999999999", "numbers must be 1 to 10,000"),
         (f"{PREDICT} --workers 1:2:3", "is not like 8, 1:32 or 1,2,4,8"),
         (f"{PREDICT} --confidence 1", "between 0 and 1, both left out"),
         (f"{PREDICT} --confidence nan", "between 0 and 1"), (f"{PREDICT} --accelerator-speed 0", "finite and > 0"),
@@ -119,7 +122,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (f"{PLAN} --dataset-size 1{'0' * 400}", "at most"), (f"{PLAN} --throughput 0", "> 0"),
         (f"{PLAN} --deadline=-1h", "duration"), (f"{PLAN} --method mva --deadline 12s --epochs 0", "epochs"),
         (f"{PLAN} --deadline '12 parsecs' --epochs 1", "unknown unit"),
-        (f"{PREDICT} --bandwidth 10MB", "write it like 10Gbit/s"),
+        (f"{PREDICT} --bandwidth 10MB", "write 10Mbit/s or 10MB/s"),
         (f"{SCHEDULE} greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
         (f"{SCHEDULE} fifo --start-seconds inf", "duration must be a number > 0"),
         (f"{STUDY} --mean-time-to-failure 0", "must be a number > 0"),
@@ -136,6 +139,163 @@ def test_what_makes_no_sense_is_one_line_and_leaves_no_file(run, examples, typed
     before = set(examples.iterdir())
     refused(run(*shlex.split(typed)), message)
     assert set(examples.iterdir()) == before
+
+
+#: Careless inputs by command, with what the one line says (status 1 or 2), or None where there is one reading.
+CARELESS = {
+    "predict t.csv": {
+        "--workers 1-4": None, "--workers '1, 2, 4'": None, "--workers 1..4": None, "--workers [1,2,4]": None,
+        "--workers 1:3,8": None, "--workers 4-1": "range is empty", "--workers -4": "is not like 8, 1:32",
+        "--workers ''": "is not like", "--workers 8,": "is not like", "--workers 1.5": "is not like",
+        "--workers 8x": "is not like", "--workers nan": "is not like", "--workers 1e9": "must be 1 to 10,000",
+        "--workers 0": "must be 1 to 10,000", "--workers=8 extra": "unexpected extra argument",
+        "--Workers 8": "did you mean '--workers'", "-w 8": "no such option", "--format JSON": "did you mean 'json'",
+        "--format xml": "is not one of", "--format 'json '": "did you mean 'json'",
+        "--strategy 'sync-ps '": "did you mean 'sync-ps'", "--strategy Sync-PS": "did you mean 'sync-ps'",
+        "--strategy ''": "is not", "--strategy ddp": "did you mean 'all-reduce'",
+        "--strategy horovod": "did you mean 'all-reduce'",
+        "--strategy fsdp": "sharded training is not modelled from a profile", "--strategy FSDP2": "sharded",
+        "--strategy zero": "sharded", "--strategy deepspeed": "a table of step times",
+        "--strategy ps": "give async-ps, or sync-ps for rounds",
+        "--strategy parameter-server": "give async-ps, or sync-ps", "--confidence 95%": None,
+        "--confidence 95": "write 0.95 for 95 %", "--confidence 0": "between 0 and 1", "--confidence 1.5": "got 1.5\n",
+        "--confidence 0,9": "a decimal with a point", "--confidence -0.9": "between 0 and 1", "--seed 1e3": None,
+        "--seed -1": "at least 0", "--seed abc": "got 'abc'", "--batch-size 1k": None, "--batch-size 1,024": None,
+        "--batch-size 32.5": "whole number", "--batch-size -32": "at least 1",
+        "--parameter-bytes 98": "write 98MB or 98B", "--parameter-bytes 98mb": "write 98MB",
+        "--parameter-bytes 0MB": "> 0", "--parameter-bytes 1e30GB": "in SI units",
+        "--parameter-bytes '98 megabytes'": None, "--parameter-servers two": "got 'two'",
+        "--measured 4": "must be like 4=1.74", "--measured 4=fast": "got 'fast'",
+        "--measured 4=1,7": "a decimal with a point", "--measured 4=-1": "> 0",
+        "--measured 20000=1": "workers must be at most 10,000", "--measured 4@10gbps=5": "bandwidth",
+        "--throughputs nowhere.csv": "nowhere.csv: cannot be read", "--throughputs folder": "is a directory",
+        "--plot x.jpg": "must end in one of .png", "--plot folder": "is a directory",
+        "--plot folder/no/x.png": "no folder", "--plot t.csv": "must end in", "--plot ''": "must not be empty",
+        "--deadline 3h": "no such option", "st.csv": "unexpected extra", "--help-al": "did you mean '--help-all'",
+        "--collective ring": "--collective applies to strategy 'all-reduce'", "--strategy k-sync": "needs a profile",
+        "--k 3": "--k applies to strategy k-sync", "--latency 50m": "write 50ms",
+        "--bandwidth 25G": "write 25Gbit/s or 25GB/s", "--bandwidth 10GBPS": "write 10Gbit/s or 10GB/s",
+        "--bandwidth 10": "has no unit", "--bandwidth 1b/s": "at least 1000 bytes per second",
+        "--worker-speeds 1x4": "got '1x4'", "--worker-speeds 1*-1": "count must",
+    },
+    "plan t.csv --batch-size 32 --epochs 1 --dataset-size 1e6": {
+        "--deadline 3hours": None, "--deadline 1h30m": None, "--deadline 03:00:00": None, "--deadline 3m": "write 3min",
+        "--deadline 1:30": "with its unit", "--deadline 1,5h": "a decimal with a point", "--price $2.50": None,
+        "--price 2.50/hour": None, "--price '2.50 USD'": None, "--price 1,000": None, "--price free": "got 'free'",
+        "--price -2": "> 0", "--price 2,50": "a point", "--budget 100": "give --price too", "--throughput 0": "> 0",
+        "--min-efficiency 50%": None, "--min-efficiency 50": "write 0.5 for", "--min-efficiency 1.5": "got 1.5\n",
+        "--min-efficiency 0": "--min-efficiency must be", "--min-marginal-speedup 20": "write 0.2",
+        "": "give a goal, like --deadline", "--instances t.csv --throughput 5": "throughputs; queuemodel predict",
+        "--dataset-size 100m --price 1": "got '100m'", "--dataset-size 1.5 --price 1": "whole number",
+        "--dataset-size 100,000 --price 1": None, "--epochs ten --price 1": "got 'ten'",
+        "--deadline 1e99h": "in SI units",
+    },
+    "plan t.csv": {"--price 1": "give --epochs and --dataset-size too", "--deadline 3": "write 3h, 3min or 3s"},
+    "report t.csv": {
+        "": "Missing option", "-o page": "must end in", "-o folder": "is a directory", "-o t.csv": "must end in",
+        "-o page.html --show 99999": "at most 10,000",
+        "-o page.html --deadline 5h --batch-size 8": "--dataset-size: times",
+    },
+    "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": "sharded"},
+    "next-measurement t.csv": {
+        "--workers 0": "1 to 10,000", "--workers 20000": "1 to 10,000", "--strategy x": "no such option",
+    },
+    RANKS: {
+        "--ranks-per-node 8": "--inside-bandwidth, that between two ranks of a node, like 300GB/s",
+        "--inside-bandwidth 8GB/s": "--inside-bandwidth requires --ranks-per-node", "--oversubscription 2": "give both",
+        "--parameter-servers 2": "--parameter-servers applies to", "--bucket-bytes 25MB/s": "write 25MB\n",
+        "--scheme DDP": "'ddp'",
+    },
+    AT_TWO: {
+        "--workers 20000": "at most 10,000", "--steps 0": "at least 1", "--steps 1e12": "at most",
+        "--buffer 12": "12us or 12ms", "--straggler-probability 50 --straggler-slowdown 2": "write 0.5 for 50 %",
+        "--congestion-control BBR": "did you mean 'bbr'", "--worker-speeds 1,0.5,": "got ''",
+        "--chrome-trace folder": "is a directory", "--parameter-servers 1e8": "at most 1,000",
+    },
+    COMPARE_RANKS: {
+        "--strategy all-reduce": "did you mean 'sync'", "--strategy synch": "did you mean 'sync'",
+        "--problem resnet": "is not one of", "--workers 20000": "1 to 10,000",
+        "--chance 90 --deadline 1h": "write 0.9 for", "--convergence t.csv": "throughputs; queuemodel predict",
+        "--price 2": "--price needs a time",
+    },
+    "solve parameter-server-network.json": {
+        "--population 1-5": None, "--population 0": "1 to 1,000,000", "--population x": "not like",
+    },
+    f"{STUDY} --jobs 5 --nodes 4 --replications 2": {
+        "--load 70%": None, "--load 70": "at most 10", "--n-jobs x": "got 'x'", "--arrivals normal": "is not one of",
+        "--warmup 10": "write 0.1 for 10 %", "--restart-seconds 30": "write 30h, 30min or 30s",
+        "--seed 1.5": "whole number",
+    },
+    "profile mlp": {
+        "--steps 0": "--steps must be", "--rank -1": "--rank: not for", "--time-limit 10": "10h, 10min or 10s",
+    },
+    "predict": {
+        "''": "", "folder": "not a profile", "empty.csv": "the file is empty", "help": "cannot be read",
+        "": "Missing argument",
+    },
+    "": {"help predict": "no such command 'help'", "foo --help": "no such command 'foo'"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", CARELESS)
+def test_careless_inputs_are_read_or_refused_in_one_line(run, examples, command):
+    (examples / "folder").mkdir()
+    (examples / "empty.csv").write_text("")
+    for name, text in (("t.csv", "steps_per_second\n1,2\n2,3.9\n4,7\n"), ("st.csv", "step_time\n1,1\n8,1.3\n")):
+        (examples / name).write_text(f"workers,{text}")
+    before = {path: path.read_bytes() for path in examples.iterdir() if path.is_file()}
+    for options, message in CARELESS[command].items():
+        result = run(*shlex.split(f"{command} {options}"))
+        if message is None:
+            assert result[0] == 0, (options, result)
+        else:
+            refused(result, message)
+    assert {path: path.read_bytes() for path in examples.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("careless", "plain"),
+    [
+        ("--workers 1-4", "--workers 1:4"), ("--workers 2..4", "--workers 2,3,4"), ("--seed 1e3", "--seed 1000"),
+        ("--confidence 80%", "--confidence 0.8"), ("--batch-size 1,024", "--batch-size 1024"),
+        *((f"--bandwidth '{text}'", "--bandwidth 10Mbit/s") for text in ("10mbps", "10Mb", "10 Mbps", "0.01GbE")),
+    ],
+)  # fmt: skip
+def test_careless_and_plain_options_are_the_same(run, careless, plain):
+    one, other = (run(*shlex.split(f"{PREDICT} --method mva --workers 1:4 {words}")) for words in (careless, plain))
+    assert one == other
+    assert one[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("goal", "status"),
+    [("--deadline 5h", 0), ("--deadline 1min", 3), ("--price 1 --budget 0.01", 3), ("--throughput 1e6", 3),
+     ("--instances types.csv --deadline 5h", 0), ("--instances types.csv --deadline 1min", 3)],
+)  # fmt: skip
+def test_an_unmet_goal_has_its_own_status_and_durations_their_unit(run, examples, goal, status):
+    (examples / "types.csv").write_text("name,price\nsmall,0.2\n")
+    code, out, err = run(*shlex.split(f"{PLAN} --method mva --workers 1-8 --epochs 2 {goal}"))
+    assert (code, err) == (status, "")
+    assert ("within 1 min" in " ".join(out.split())) is ("1min" in goal)
+
+
+def test_keywords_in_errors_become_options_but_not_in_paths_and_prose():
+    flags = {
+        "price_per_node_hour": "--price",
+        "batch_size": "--batch-size",
+        "workers": "--workers",
+        "epochs": "--epochs",
+    }
+    for text, said in {
+        "plan: give epochs and price_per_node_hour too": "plan: give --epochs and --price too",
+        "throughput: batch_size must be given": "throughput: --batch-size must be given",
+        "curve: workers must increase": "curve: --workers must increase", "give epochs; x": "give --epochs; x",
+        "one of workers, batch_size": "one of --workers, --batch-size", "2 workers make 'batch_size'": None,
+        "/tmp/batch_size/a.json: no": None, "at batch_size=4": None,
+    }.items():  # fmt: skip
+        assert in_options(text, flags, of_file=False) == (said or text)
+    assert in_options("a.csv: line 2: batch_size must be", flags, of_file=True) == "a.csv: line 2: batch_size must be"
+    assert in_options("batch_size must be", flags, of_file=True) == "--batch-size must be"
 
 
 def test_unwritable_plots_are_refused_before_any_work_and_earlier_ones_stay(run, examples):
@@ -159,7 +319,7 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
         refused(run("import-trace", *folders, "--batch-size", batch_size, "-o", output), *parts)
 
     told(tmp_path / "nowhere", "nowhere")
-    told(empty, "empty")
+    told(empty, "empty: no traces in it; PyTorch's *.pt.trace.json[.gz] expected, or TensorFlow's *.pb[.gz]")
     told(empty, "batch-size", batch_size=0)
     told(empty, "there is no folder", output=tmp_path / "no" / "p.json")
     told(empty, "p.csv", "must end in one of .json, .json.gz", output=tmp_path / "p.csv")
@@ -170,11 +330,128 @@ def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
     told(DATA / "alexnet-60", f"give each run's folder: {DATA / 'alexnet-60' / 'trace'}")
     told(DATA / "ddp" / "ddp-alexnet-40", "ddp-alexnet-40/trace_n1 ", "trace_n2")
     assert target.read_text() == "earlier"
-    (empty / "timeline.json").write_text('[{"name": "NEGOTIATE_ALLREDUCE", "ph": "B", "ts": 1}]')
-    for name in ("trace_rank0.json", "timeline.json"):
-        refused(run("predict", empty / name), "becomes a profile by queuemodel import-trace")
+    refused(run("predict", empty / "trace_rank0.json"), "become a profile by queuemodel import-trace")
+    (empty / "trace_rank0.json").rename(empty / "z.txt")
+    for name in ("timeline.json", "timeline.pt.trace.json"):  # as Horovod writes it, which never ends the list
+        (empty / name).write_text('[\n{"name": "NEGOTIATE_ALLREDUCE", "ph": "B", "ts": 1},\n')
+        said = f"{name}: a list of events, as Horovod's timeline, and no trace of torch.profiler"
+        refused(run("predict", empty / name), said)
+        told(empty, said, "queuemodel predict steps.csv")
+        (empty / name).unlink()
+    (empty / "report.sqlite").write_bytes(b"SQLite format 3\0" + bytes(100))
+    told(empty, "report.sqlite: an SQLite database, as of Nsight Systems; record with torch.profiler")
     for trace in (DATA / "alexnet-60" / "trace", DATA / "alexnet-60" / "trace" / "step_000.pb.gz"):
         refused(run("predict", trace), "become one by queuemodel import-trace FOLDER")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("<archive><sim/></archive>", "got <archive>; JMT exports a simulation model (.jsimg) to JMVA"),
+    ("<html>", "an HTML page"), ("workers,steps_per_second\n1,2\n", "throughputs; queuemodel predict takes them"),
+    ("[]", "JSON with nothing in it that is known"), ("PK\x03\x04", "a spreadsheet or zip archive"),
+    ('<model><parameters><classes><closedclass name="a" population="1"/></classes></parameters>'
+     '<whatIf type="Service Demands" className="a" values="1;2"/></model>', "'Service Demands' of 'a'; take it out"),
+])  # fmt: skip
+def test_solve_names_what_is_no_network(run, examples, text, message):
+    (examples / "other").write_text(text)
+    refused(run("solve", "other", "--population", 2), "other: ", message)
+    refused(run("solve", "alexnet-60.json", "--population", 2), "a profile; queuemodel predict takes it")
+
+
+#: Files of this package and of others, and what is said of each where another is expected.
+WRONG = {
+    "network.json": "a queueing network; queuemodel solve takes it",
+    "alexnet-60.json": "a profile; queuemodel predict takes it",
+    "curve.json": "printed by queuemodel predict; give the file that it was made of",
+    "curve.csv": "printed by queuemodel predict; give the file that it was made of",
+    "model.json": "printed by queuemodel fit", "plan.json": "printed by queuemodel plan",
+    "comparison.json": "printed by queuemodel compare", "schedule.json": "printed by queuemodel schedule",
+    "measure.json": "printed by queuemodel simulate or next-measurement",
+    "jobs.csv": "a workload; queuemodel schedule --workload takes it",
+    "prices.csv": "machines and prices; queuemodel plan --instances takes them",
+    "examples.csv": "examples to a target; queuemodel compare --convergence takes them",
+    "shakesmall-p100-throughputs.csv": "throughputs; queuemodel predict takes them",
+    "resnet50-t4-placements.csv": "step times by placement; queuemodel predict takes them",
+    "philly.csv": "a log of jobs; queuemodel schedule --workload-format philly takes it",
+    "helios.csv": "a log of jobs; queuemodel schedule --workload-format helios takes it",
+    "philly.json": "Philly's JSON log; make a CSV of timestamp, duration (in seconds), num_gpus",
+    "nothing.json": "JSON with nothing in it that is known", "list.json": "JSON with nothing in it that is known",
+    "execution.json": "an execution trace of PyTorch, which has no times; record with torch.profiler",
+}  # fmt: skip
+
+
+@pytest.fixture
+def wrong(run, examples):
+    """A folder with all of these, the printed ones as they are printed."""
+    printed = {
+        "curve.json": f"{PREDICT} --workers 1:2 --method mva", "model.json": "fit alexnet-60.json",
+        "plan.json": f"{PLAN} --workers 1:2 --method mva --min-efficiency 0.5",
+        "comparison.json": f"{COMPARE} --workers 2", "measure.json": "next-measurement alexnet-60.json",
+        "schedule.json": f"{SCHEDULE} fifo", "curve.csv": f"{PREDICT} --workers 1:2 --method mva",
+    }  # fmt: skip
+    texts = {
+        "network.json": '{"format": "queuemodel-network", "version": 1, "stations": []}',
+        "jobs.csv": "name,arrival_time,steps,speeds\na,0,9,1:2.0\n", "prices.csv": "name,price\na,1\n",
+        "examples.csv": "batch_size,examples\n8,100\n",
+        "philly.csv": "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n",
+        "helios.csv": "job_id,user,gpu_num,submit_time,duration\n1,u,2,2020-06-09 18:41:01,9\n",
+        "philly.json": '[{"status": "Pass", "jobid": "a", "attempts": []}]',
+        "nothing.json": "{ }\n", "list.json": "[]", "execution.json": '{"schema": "1.0.1", "pid": 1, "nodes": []}',
+    }  # fmt: skip
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    for name, words in printed.items():
+        Path(name).write_text(run(*words.split(), "--format", name.split(".")[1])[1])
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("predict {}", "predict takes"), ("compare alexnet-60.json --convergence {}", "--convergence"),
+        ("plan alexnet-60.json --throughput 1 --instances {}", "--instances"),
+        ("schedule --nodes 4 --policy fifo --workload {}", "--workload takes"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_command_names_the_one_that_takes_it(run, wrong, command, own):
+    for file, said in WRONG.items():
+        if own not in said:
+            refused(run(*command.format(file).split()), f"{file}: {said}", status=1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"PK\x03\x04" + bytes(99), "spreadsheet or zip"), (b"\xd0\xcf\x11\xe0" + bytes(99), "save its table as CSV"),
+        (b"PAR1" + bytes(99), "a Parquet, HDF5"), (pickle.dumps([1]), "a Python pickle; write it as JSON or CSV"),
+        (b"SQLite format 3\0" + bytes(99), "an SQLite database"), (b"<!DOCTYPE html><html></html>", "an HTML page"),
+        ("workers,step_time\n1,2\n".encode("utf-16"), "UTF-16 text; save it in UTF-8"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"), (b"BZh9" + bytes(99), "unpack it"),
+        (gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "unpack it"),
+        (gzip.compress(bytes(257) + b"ustar", mtime=0), "unpack it"),
+        (b"", "the file is empty"), (b"\n", "the file is empty"),
+    ],
+)  # fmt: skip
+def test_what_nothing_reads_is_named_by_every_reader(run, tmp_path, content, said):
+    for name in ("a.json", "a.csv", "a.pt.trace.json", "a"):
+        (tmp_path / name).write_bytes(content)
+    for command in ("predict a.json", "predict a.csv", "predict a", "solve a.json --population 1", "compare a.json",
+                    "schedule --workload a.csv --nodes 4 --policy fifo"):  # fmt: skip
+        refused(run(*command.split()), said, status=1)
+    refused(run("import-trace", tmp_path, "--batch-size", 1, "-o", "p.json"), said, status=1)
+
+
+def test_the_contents_say_what_a_file_is_and_not_its_name(run, examples):
+    packed = Path("packed.json")
+    packed.write_bytes(gzip.compress(Path("alexnet-60.json").read_bytes()))
+    Path("profile.csv").write_text(Path("alexnet-60.json").read_text())
+    asked = ("--workers", 2, "--method", "mva")
+    assert run("predict", packed, *asked) == run("predict", "profile.csv", *asked) == run(*PREDICT.split(), *asked)
+
+
+def test_examples_are_copied_into_a_folder_that_is_made(run, tmp_path):
+    code, out, _ = run("examples", tmp_path / "new" / "folder")
+    assert (code, len(out.splitlines())) == (0, len(list((tmp_path / "new" / "folder").iterdir())))
+    (tmp_path / "file").write_text("")
+    refused(run("examples", tmp_path / "file"), "cannot be written", status=1)
 
 
 def test_an_interruption_is_one_line_and_its_own_status(capsys):

@@ -56,5 +56,5 @@ def test_only_what_the_model_answers_has_a_slider():
 
 def test_without_the_widgets_one_line_says_what_to_install(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    with pytest.raises(qm.MissingDependencyError, match=r"pip install 'queuemodel\[notebook\]'"):
+    with pytest.raises(qm.MissingDependencyError, match="pip install ipywidgets"):
         model.explore()

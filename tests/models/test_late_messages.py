@@ -1,11 +1,13 @@
 """Single messages under BBR come later than their bytes allow: in what is fitted and in what is predicted."""
 
+import numpy as np
 import pytest
 
 from queuemodel import ModelError, predict
 from queuemodel.models import fit_rounds, simulate
 from queuemodel.profile import Bucket, Cluster, Job, Profile, Round, Source
 from queuemodel.sgd import compare
+from queuemodel.transport.sharing import ring_lateness
 
 
 def late(size, ranks, bandwidth, buffer=0.012):
@@ -41,6 +43,19 @@ def test_what_the_link_carries_is_found_beside_what_is_late(bandwidth, size):
     curve = predict(profile, workers=[8])
     assert 1 / curve.rounds_per_second[0] == pytest.approx(0.1 + wire + waits, rel=0.03)
     assert curve.residence_time[0] == pytest.approx([wire, waits, 0.0], rel=0.03, abs=0.01)
+
+
+def test_two_ranks_which_send_at_the_same_time_lose_less():
+    """A message is surely late from 19 buffers on between two ranks, from 3.8 among more; the ring has 2 (n - 1)."""
+    link = {"bandwidth": 7e6, "buffer": 0.012}  # which holds 84,000 bytes
+    sizes = 84_000 * np.array([9.5, 19.0, 40.0])
+    assert ring_lateness(2 * sizes, 2, **link) == pytest.approx(0.012 * np.array([1.0, 2.0, 2.0]))
+    assert ring_lateness(3 * sizes / 5, 3, **link) == pytest.approx(0.012 * np.array([2.0, 4.0, 4.0]))
+    for lossless in ({"buffer": 0.0}, {"buffer": 114_392 / 7e6}):
+        assert not ring_lateness(2 * sizes, 2, **link | lossless).any()
+    curve = predict(ring_profile("tensorflow", BBR), workers=[2])
+    waits = 2 * 2 * 0.012 * 200_000 / 84_000 / 19
+    assert 1 / curve.rounds_per_second[0] == pytest.approx(0.1 + 2 * 400_000 / 7e6 + waits, rel=0.01)
 
 
 @pytest.mark.parametrize(

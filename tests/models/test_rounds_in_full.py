@@ -50,6 +50,7 @@ CASES = [
     ({"latency": 0.0}, IN_TURN, 0.10), ({"bandwidth": 5e6}, {"alone": 1.2}, 0.02),
     ({"accumulation": 2, "batch_size": 10}, LOADERS, 0.02), ({"accelerator_speed": 2.0}, LOADERS, 0.02),
     ({"batch_size": 9}, {"computed": (1.5,)}, 0.02),
+    ({"accelerator_speed": 2.5, "accumulation": 3}, {"alone": 1.2}, 0.02), ({"accelerator_speed": 0.4}, {}, 0.02),
 ]  # fmt: skip
 
 

@@ -8,7 +8,15 @@ import pytest
 
 import queuemodel as qm
 from queuemodel import example_profile, queueing
-from queuemodel.base.files import parse_bandwidth, parse_duration, parse_latency, parse_size
+from queuemodel.base.files import (
+    count_in,
+    number_in,
+    parse_bandwidth,
+    parse_duration,
+    parse_latency,
+    parse_size,
+    share_in,
+)
 
 STEP = {
     "step_time": 0.8, "fetch": 0.2, "compute": 0.5, "push": 0.1, "update": 0.01,
@@ -87,7 +95,8 @@ BAD = {
     "cluster.parameter_servers": [(5_000_000, "parameter_servers must be at most 1,000")],
     "cluster.bandwidth": [(0, "bandwidth"), (10.0, "10 Gbit/s are 1.25e9")],
     "version": [(2, "a newer queuemodel may read it"), (0, "version")],
-    "format": [("queuemodel-network", "format must be 'queuemodel-profile', got 'queuemodel-network'")],
+    "format": [("queuemodel-network", "a queueing network; queuemodel solve takes it"),
+               ("other", "format must be 'queuemodel-profile', got 'other'")],
     "throughputs": [([{"workers": 0, "steps_per_second": 1.0}], "workers"),
                     ([{"workers": 1, "steps_per_second": -1.0}], "steps_per_second")],
     "gradient_norms": [
@@ -194,7 +203,7 @@ WRONG = {
     "workers,step_time,steps_per_second\n1,2,0.5\n": "got steps_per_second and step_time",
     "workers,step_time\n1,0\n": "line 2: step_time must be finite and > 0, got 0.0",
     "workers,steps_per_second,standard_error\n1,2,x\n": "line 2: standard_error must be",
-    "workers,steps_per_second,bandwidth\n1,2,10Gbit\n": "line 2: bandwidth: bandwidth '10Gbit': unknown unit",
+    "workers,steps_per_second,bandwidth\n1,2,10GB\n": "line 2: bandwidth: bandwidth '10GB': unknown unit",
     "workers,examples_per_second\n1,64\n": "did you mean 'steps_per_second'",
     "workers,steps_per_second\n1,2\n0,3\n": "line 3: workers must be a whole number of at least 1, got 0",
     "workers,steps_per_second\n1,nan\n": "line 2: steps_per_second must be finite and > 0, got 'nan'",
@@ -243,6 +252,9 @@ def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
     with pytest.warns(qm.QueueModelWarning, match="2 workers make 0.925 times .* call the column rounds_per_second"):
         qm.predict(points, strategy=strategy, workers=2)
     assert qm.predict(points, strategy="async-ps", workers=2).at(2) > 0  # a warning would be an error
+    for text in ("rounds_per_second\n8,4\n16,1\n", "iterations_per_second\n2,1\n1,4\n", "step_time\n2,1\n1,.25\n"):
+        file.write_text(f"workers,{text}")  # what counts is said
+        assert qm.predict(qm.read_throughputs(file), strategy=strategy, workers=2).at(2) > 0
     file.write_text("workers,rounds_per_second\n2,3.7\n1,4\n")
     curve = qm.predict(qm.read_throughputs(file), strategy=strategy, workers=[1, 2])
     assert curve.rounds_per_second[1] == pytest.approx(3.7, rel=0.05)
@@ -250,15 +262,35 @@ def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
 
 
 GOOD = {
-    parse_bandwidth: {"10Gbit/s": 1.25e9, "1.25 GB/s": 1.25e9, "800Mbps": 1e8, "60 Mbit/s": 7.5e6, 1000: 1000.0},
-    parse_size: {"25 MB": 25e6, "4MiB": 4 * 2**20, 4e6: 4e6},
-    parse_duration: {"90min": 5400.0, "2 h": 7200.0, "250ms": 0.25, 1.5: 1.5},
-}
+    parse_bandwidth: {
+        "10Gbit/s": 1.25e9, "1.25 GB/s": 1.25e9, "800Mbps": 1e8, "60 Mbit/s": 7.5e6, 1000: 1000.0,
+        **dict.fromkeys(["10gbps", "10 Gbps", "10Gb", "10gb/s", "10 Gbit", "10GbE", "10GBE", "10gige", "10 gigabit/s",
+                         "10 Gbits per second", "1_0Gbit/sec", "10000 megabit/s", " 1e1Gb/s "], 1.25e9),
+        "10GBps": 1e10, "10 gigabytes/s": 1e10, "1.5 kBytes/second": 1500.0,
+    },
+    parse_size: {"25 MB": 25e6, "4MiB": 4 * 2**20, 4e6: 4e6, "25 Mbytes": 25e6, "25 megabytes": 25e6, "1e6 byte": 1e6},
+    parse_duration: {
+        "90min": 5400.0, "2 h": 7200.0, "250ms": 0.25, 1.5: 1.5, "90 Minutes": 5400.0, "2hrs": 7200.0, "3 secs": 3.0,
+        "1h30m": 5400.0, "1h 30min": 5400.0, "2m30s": 150.0, "12:00:00": 43200.0, "1 week": 604800.0, "5usec": 5e-6,
+    },
+}  # fmt: skip
 NO_UNITS = {
-    parse_bandwidth: ["10G", "fast", "-1Gbit/s", "0", "nan", "1e999", "10 MB", ""],
-    parse_size: ["3 apples", "10MB/s"],
-    parse_duration: ["5 fortnights", "-3h", "1:30"],
+    parse_bandwidth: ["10 meters", "fast", "-1Gbit/s", "0", "nan", "1e999", "", "1,000Mbit/s"],
+    parse_size: ["3 apples", "10Gbit"],
+    parse_duration: ["5 fortnights", "-3h", "1:30", "1h30", "1h3x", "1,5h", "0h0m", "4 months"],
 }
+MEANT = {
+    parse_bandwidth: {"25G": "25Gbit/s or 25GB/s", "10 MB": "10Mbit/s or 10MB/s", "10GBPS": "10Gbit/s or 10GB/s"},
+    parse_size: {"98mb": "98MB", "98M": "98MB", "1kb": "1kB", "2G": "2GB", "10MB/s": "10MB"},
+    parse_duration: {"3m": "3min", "3M": "3min"},
+    parse_latency: {"3m": "3ms"},
+}
+NUMBERS = {
+    number_in: {"8": 8, " 1e8 ": 10**8, "100M": 10**8, "100 k": 10**5, "1B": 10**9, "1.1G": 11 * 10**8, "8.0": 8,
+                "2.5": 2.5, "1_000": 1000, f"{2**64}": 2**64, "2,5": "2,5", "1,000": "1,000", "5m": "5m", "": ""},
+    count_in: {"100,000,000": 10**8, "1,000": 1000, "0,125": "0,125", "1,00": "1,00", "1234,567": "1234,567", "7": 7},
+    share_in: {"90%": 0.9, "90 %": 0.9, "0.9": 0.9, "90": 90, "x%": "x%"},
+}  # fmt: skip
 READINGS = {
     "3": (parse_duration, "3h, 3min or 3s"), " 1.5 ": (parse_duration, "1.5h, 1.5min or 1.5s"),
     "50": (parse_latency, "50us or 50ms"), "25": (parse_size, "25MB or 25B"),
@@ -273,9 +305,21 @@ def test_human_units(parse):
     for text in NO_UNITS[parse]:
         with pytest.raises(qm.DataError, match="like"):
             parse(text)
+    for text, meant in MEANT[parse].items():
+        with pytest.raises(qm.DataError, match=f"{parse.__name__[6:]} {text!r}: unknown unit; write {meant}$"):
+            parse(text)
+    for text, meant in MEANT[parse_latency].items():
+        with pytest.raises(qm.DataError, match=f"unknown unit; write {meant}$"):
+            parse_latency(text)
     for large in ("1e308Gbit/s", "1e-320bit/s", 1e300):
         with pytest.raises(qm.DataError, match="must be 1e-15 to"):
             parse_bandwidth(large)
+
+
+@pytest.mark.parametrize("read", NUMBERS)
+def test_numbers_as_people_write_them(read):
+    for text, value in NUMBERS[read].items():
+        assert (read(text), type(read(text))) == (value, type(value))
 
 
 @pytest.mark.parametrize("text", READINGS)

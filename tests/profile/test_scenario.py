@@ -46,5 +46,17 @@ def test_every_name_of_a_scheme_and_a_collective_is_accepted_and_no_other():
 def test_what_is_nothing_to_ask_for_names_what_is():
     with pytest.raises(qm.ModelError, match="bandwith is not a field of Scenario; did you mean 'bandwidth'"):
         qm.predict(example_profile(), bandwith=1e9)
+    with pytest.raises(qm.ModelError, match=r"worker is not a field of Scenario; did you mean 'workers'"):
+        qm.predict(example_profile(), worker=[8])
+    with pytest.raises(qm.ModelError, match="workers is not a field of Scenario, nor known here"):
+        qm.fit(example_profile(), workers=[8])
+    for strategy, said in (("fsdp", "sharded training is not modelled"), ("horovod", "did you mean 'all-reduce'")):
+        with pytest.raises(qm.ModelError, match=said):
+            qm.Scenario(strategy=strategy)
+    for read in (example_profile, qm.example_throughputs):
+        with pytest.raises(qm.DataError, match=r"example 'alexnet' must be one of .*; did you mean 'alexnet-60'"):
+            read("alexnet")
+    with pytest.raises(qm.ModelError, match=r"between 0 and 1, both left out, got 90; write 0.9 for 90 %"):
+        qm.predict(example_profile(), method="mva", workers=[2], confidence=90)
     with pytest.raises(qm.ModelError, match="parameter_servers applies to training on parameter servers"):
         qm.fit(example_profile("ddp-alexnet-40"), parameter_servers=1)

@@ -56,6 +56,19 @@ def test_several_servers_wait_as_published(m):
     assert s.residence_time[0] == pytest.approx(R, rel=1e-9)
 
 
+@pytest.mark.parametrize("m", [2, 3])
+def test_the_recursion_waits_at_several_servers_as_published(m):
+    """Two customers, by hand: the second meets the first, who is there D / (D + Z) of the time; X agrees with rho."""
+    D, Z = 2.0, 1.0
+    network = qn.Network([qn.Station("q", service_time=D, servers=m)], think_time=Z)
+    s = qn.solve(network, population=2, solver=qn.ApproximateMVA())
+    rho = s.throughput * D / m
+    R = D + D / m * D / (D + Z) * rho ** (4.464 * (m**0.676 - 1))
+    assert s.throughputs[0] == pytest.approx(1 / (D + Z))
+    assert s.residence_time[0] == pytest.approx(R, rel=1e-9)
+    assert s.throughput == pytest.approx(2 / (R + Z), rel=1e-9)
+
+
 @pytest.mark.parametrize(("slow", "N", "service"), [(2, 7, 1.5), (2, 7, 1.7), (8, 38, 0.5)])
 def test_what_would_oscillate_settles_where_speed_jumps(slow, N, service):
     """Full steps go to and fro between an empty and a crowded station, for ever: a warning is an error here."""
@@ -87,10 +100,7 @@ def test_the_order_of_arrival_waits_for_a_residual_life(scv, method):
 def test_a_throughput_below_the_lower_bound_is_held_and_says_so():
     varied = {"discipline": "fcfs", "scv": 25.0}
     network = qn.Network([qn.Station("a", service_time=0.3, **varied), qn.Station("b", service_time=0.3, **varied)])
-    s, truth = (
-        qn.solve(network, population=4),
-        qn.solve(network, population=4, solver=qn.MarkovChain()),
-    )
+    s, truth = (qn.solve(network, population=4, solver=solver) for solver in (qn.ApproximateMVA(), qn.MarkovChain()))
     assert s.throughput == pytest.approx(float(qn.bounds(network, 4).lower))
     assert s.throughput < truth.throughput
     assert "held to the asymptotic bounds at" in s.reason

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_networks import random_network
 
 import queuemodel as qm
 from queuemodel import queueing as qn
@@ -34,6 +35,41 @@ def test_bounds_hold_each_tighter_than_the_one_before(D, Z, N):
         assert np.all(tightest.upper <= tight.upper * 1.005)  # two stations nearly alike: 0.1 % above
 
 
+@settings(max_examples=100)
+@given(
+    D=st.lists(st.floats(1e-3, 100.0), min_size=1, max_size=4), delay=st.sampled_from([0.0, 0.5, 40.0]),
+    Z=st.sampled_from([0.0, 3.0, 1000.0]), N=st.integers(1, 30),
+)  # fmt: skip
+def test_no_bounds_are_wider_than_the_asymptotic_ones(D, delay, Z, N):
+    """Long think times and few customers included, where published ones leave the range of response times."""
+    network, n = (
+        qn.Network.from_demands([*D, delay], servers=[1] * len(D) + [math.inf], think_time=Z),
+        np.arange(1, N + 1),
+    )
+    X, loose = qn.solve(network, population=N).throughputs, qn.bounds(network, n)
+    for kind in ("asymptotic", *PRODUCT_FORM):
+        bounds = qn.bounds(network, n, kind=kind)
+        assert np.all(bounds.lower <= X * (1 + 1e-9)), kind
+        assert np.all(bounds.upper >= X * (1 - 1e-9)), kind
+        assert np.all((bounds.lower >= loose.lower) & (bounds.upper <= loose.upper)), kind
+        assert np.all(bounds.response_lower >= 0), kind
+        assert np.all(bounds.response_upper >= bounds.response_lower * (1 - 1e-9)), kind
+
+
+def test_asymptotic_bounds_hold_for_the_chain_of_any_station():
+    for seed in range(150):
+        network, N = random_network(np.random.default_rng(seed))
+        if network.classes:
+            continue
+        try:
+            X = qn.solve(network, population=N, solver=qn.MarkovChain(most_states=2000)).throughput
+        except qm.ModelError:
+            continue
+        bounds = qn.bounds(network, N)
+        assert bounds.lower * (1 - 1e-7) <= X <= bounds.upper * (1 + 1e-7), seed
+        assert 0 <= bounds.response_lower <= bounds.response_upper * (1 + 1e-9), seed
+
+
 def test_bounds_are_the_published_ones():
     """Hsieh and Lam (1987), table IV; by hand with a think time and a delay; asymptotic ones of servers and rates."""
     network = qn.Network.from_demands([0.1, 0.1, 0.09, 0.08])
@@ -44,7 +80,8 @@ def test_bounds_are_the_published_ones():
     found = qn.bounds(thinking, 3, kind="proportional")
     slow, fast = (0.5**3 + 0.25**3) / (0.5**2 + 0.25**2), (0.5**2 + 0.25**2) / 0.75
     assert float(found.lower) == pytest.approx(3 / (2.75 + 2 * slow))
-    assert float(found.upper) == pytest.approx(3 / (2.75 + (2 - 2.0 / 0.5) * fast))
+    assert float(found.upper) == pytest.approx(3 / 2.75)  # published: 2 - Z / D_max = -2 customers would be met
+    assert float(qn.bounds(thinking, 7, kind="proportional").upper) == pytest.approx(min(2.0, 7 / (2.75 + 2 * fast)))
     found = qn.bounds(thinking, 4, kind="balanced-job")
     assert float(found.lower) == pytest.approx(4 / (2.75 + 3 * 0.5 / (1 + 2 / (4 * 0.75))))
     assert float(found.upper) == pytest.approx(min(2.0, 4 / (2.75 + 3 * 0.375 / (1 + 2 / 0.75))))
@@ -97,7 +134,10 @@ def test_saturation_is_where_the_asymptotes_cross():
     assert qn.saturation_population(qn.Network([qn.Station("d", service_time=1.0, servers=math.inf)])) == math.inf
     listed = qn.Network([qn.Station("a", service_time=0.4, rates=[1.0, 2.0, 2.0])], think_time=3.0)
     assert qn.saturation_population(listed) == pytest.approx(3.4 / 0.2)
-    other = qn.Network([qn.Station("a", service_time=1.0)], classes=[qn.JobClass("u")])
+    one = qn.Network([qn.Station("a", service_time=1.0)], classes=[qn.JobClass("u", think_time=3.0)])
+    assert qn.saturation_population(one) == 4.0
+    assert float(qn.bounds(one, 2, kind="balanced-job").upper) == pytest.approx(2 / (4 + 1 / 4))
+    other = qn.Network([qn.Station("a", service_time=1.0)], classes=[qn.JobClass("u"), qn.JobClass("v")])
     for ask in (qn.saturation_population, lambda network: qn.bounds(network, 2)):
         with pytest.raises(qm.ModelError, match="classes"):
             ask(other)

@@ -229,7 +229,9 @@ def test_classes_that_switch_share_their_chains_population_and_throughput():
     s = qn.solve(network)
     X, document = s.class_throughput, json.loads(s.to_json())
     rows = [(row["class"], row["population"], row["throughput"], row["cycle_time"]) for row in document["classes"]]
-    assert rows == [("u", 3, X[0], 3 / X[0]), ("v", 3, X[0], 3 / X[0]), ("w", 4, X[2], 4 / X[2])]
+    assert rows == [("u, v", 3, X[0], 3 / X[0]), ("w", 4, X[2], 4 / X[2])]
+    assert sum(row[1] for row in rows) == s.population
+    assert sum(row[2] for row in rows) == pytest.approx(s.throughput)
     assert s.class_queue_length[:, :2].sum() == pytest.approx(3)
 
 
@@ -260,9 +262,10 @@ def test_the_choice_says_which_and_why():
     assert (product.exact, product.solver) == (True, "convolution")
     line = qn.Station("q", service_time={"a": 0.1, "b": 0.3}, discipline="fcfs")
     network = qn.Network([line], classes=[qn.JobClass("a"), qn.JobClass("b")], think_time=1.0)
-    other = qn.solve(network, population=(1, 3))
-    assert not other.exact
-    assert "station 'q' is first come first served" in other.reason
+    for counts, solver in (((1, 3), "Markov chain, 14 states"), ((300, 300), "approximate MVA (Linearizer)")):
+        other = qn.solve(network, population=counts)
+        assert (other.solver, other.exact) == (solver, "Markov" in solver)
+        assert "station 'q' is first come first served" in other.reason
     with pytest.raises(qm.ModelError, match=r"exact MVA: station 'q'.* differ by class.* MarkovChain"):
         qn.solve(network, population=(1, 3), solver=qn.ExactMVA())
     one = qn.solve(network, population={"a": 0, "b": 3}, solver=qn.ExactMVA())  # who is not there disturbs nobody
@@ -277,3 +280,93 @@ def test_what_cannot_fit_is_refused_with_the_numbers_and_a_way_out():
     assert not qn.solve(network, solver=qn.ApproximateMVA("bard-schweitzer")).exact
     with pytest.raises(qm.ModelError, match=r"exact MVA: 10,000,000 customers need .* bytes"):
         qn.solve(qn.Network.from_demands([1.0] * 100), population=10_000_000)
+
+
+def test_without_product_form_a_small_chain_is_solved_and_a_large_one_approximated():
+    """Two queues, one of scv 16: the answer of the chain, at each population; constant service has no phases."""
+    line = {"service_time": 1.0, "discipline": "fcfs"}
+    network = qn.Network([qn.Station("a", scv=16.0, **line), qn.Station("b", service_time=1.0)])
+    s = qn.solve(network, population=4)
+    chains = [qn.solve(network, population=n, solver=qn.MarkovChain()) for n in range(1, 5)]
+    assert s.exact
+    assert s.throughputs == pytest.approx([chain.throughput for chain in chains])
+    assert s.at(3).queue_length == pytest.approx(chains[2].queue_length)
+    assert "no product form, but a small Markov chain: exact" in s.reason
+    assert "phase-type" in s.reason
+    constant = qn.Network([qn.Station("a", scv=0.0, **line)], think_time=10.0)
+    many = qn.Network([qn.Station(f"s{k}", scv=4.0, **line) for k in range(4)])
+    for large, N, why in ((constant, 3, "to have phases"), (many, 30, "states"), (many, 10_000, "500 customers")):
+        s = qn.solve(large, population=N)
+        assert not s.exact
+        assert why in s.reason
+        assert "within 9 % of the exact throughput on 90 % of 62" in s.reason
+
+
+IDLE = {
+    "servers": {"servers": 2}, "rates": {"rates": [1.0, 2.0]}, "delay": {"servers": math.inf}, "queue": {},
+    "line": {"discipline": "fcfs", "scv": 4.0}, "stack": {"discipline": "lifo-pr", "servers": 3},
+}  # fmt: skip
+SOLVERS = [
+    None,
+    qn.ExactMVA(),
+    *map(qn.ApproximateMVA, ("recursion", "bard-schweitzer", "linearizer")),
+    qn.MarkovChain(),
+]
+
+
+@pytest.mark.parametrize("kind", IDLE)
+def test_a_class_without_customers_changes_nothing(kind):
+    """It alone visits a station of every kind, and shares others: by hand, then random ones, by every solver."""
+    idle, own = (
+        qn.JobClass("idle", population=0),
+        qn.Station("own", service_time=2.0, visit_ratio={"idle": 1}, **IDLE[kind]),
+    )
+    cpu = qn.Network(
+        [qn.Station("cpu", service_time=1.0), own], classes=[qn.JobClass("a", population=3, think_time=1), idle]
+    )
+    assert qn.solve(cpu).class_throughput == pytest.approx([0.9375, 0.0])  # D = Z = 1: R = 1, 1.5, 2.2; X = 3 / 3.2
+    slopes, alone = qn.sensitivity(cpu), qn.sensitivity(qn.Network.from_demands([1.0], think_time=1), population=3)
+    assert slopes.dX_dD[0, 0, 0] == pytest.approx(alone.dX_dD[0])
+    assert not slopes.elasticity[1].any()
+    rng = np.random.default_rng(len(kind))
+    for _ in range(6):
+        classes = [
+            qn.JobClass(c, population=int(rng.integers(1, 4)), think_time=0.5) for c in "ab"[: rng.integers(1, 3)]
+        ]
+        N, shared = sum(c.population for c in classes), []
+        for k, more in enumerate(
+            rng.permutation([{}, {"servers": 2}, {"rates": rng.uniform(1, 3, N)}, {"servers": math.inf}])
+        ):
+            shared.append(qn.Station(f"s{k}", service_time=float(rng.uniform(0.1, 1)), **more))
+        without, network = qn.Network(shared, classes=classes), qn.Network([*shared, own], classes=[*classes, idle])
+        for solver in SOLVERS:
+            s, truth = qn.solve(network, solver=solver), qn.solve(without, solver=solver)
+            np.testing.assert_allclose(s.class_throughput, [*truth.class_throughput, 0.0], rtol=1e-9)
+            np.testing.assert_allclose(s.class_queue_length[:-1, :-1], truth.class_queue_length, rtol=1e-9)
+            np.testing.assert_allclose(s.utilization, [*truth.utilization, 0.0], rtol=1e-9)
+            assert s.bottleneck == truth.bottleneck
+        slopes, truth = qn.sensitivity(network), qn.sensitivity(without)
+        np.testing.assert_allclose(slopes.dX_dD[:-1, :-1, :-1], truth.dX_dD, rtol=1e-9)
+    if kind != "stack":  # the simulation has no such station
+        found = qn.solve(network, solver=qn.Simulation(departures=20_000))
+        assert found.class_throughput == pytest.approx([*qn.solve(without).class_throughput, 0.0], rel=0.03)
+
+
+def test_rates_are_needed_only_for_customers_that_can_be_there():
+    """Of five customers two visit the disk: its two rates do, as do five."""
+
+    def solved(rates, solver):
+        disk = qn.Station("disk", service_time=0.5, rates=rates, visit_ratio={"b": 1})
+        classes = [qn.JobClass("a", population=3), qn.JobClass("b", population=2)]
+        return qn.solve(
+            qn.Network([qn.Station("cpu", service_time=0.3), disk], classes=classes, think_time=1.0), solver=solver
+        )
+
+    for solver in SOLVERS:
+        two, five = solved([1.0, 1.5], solver), solved([1.0, 1.5, 9.0, 9.0, 9.0], solver)
+        near = 0.05 if isinstance(solver, qn.ApproximateMVA) else 1e-9
+        np.testing.assert_allclose(two.class_queue_length, five.class_queue_length, rtol=near)
+        with pytest.raises(qm.ModelError, match="rates has 1 values, but 2 customers can be here"):
+            solved([1.0], solver)
+    listed = [qn.Station(f"s{n}", service_time=1.0, rates=[1.0] * n) for n in (2, 3)]
+    assert qn.saturation_population(qn.Network(listed)) == 2

@@ -79,6 +79,15 @@ OTHERS = [
     (lambda: qn.solve(N(X, classes=TWO), population={"a": 1, "z": 1}), "class 'z'"),
     (lambda: qn.solve(one(service_time=1.0), population=2, solver=qn.ExactMVA), "solver must be a solver value"),
     (lambda: qn.solve("network", population=2), "must be a Network"),
+    (lambda: S("a", 1.0), "write Station(name, service_time=, visit_ratio="),
+    (lambda: S("a", service=1.0), "unexpected keyword argument 'service'; write Station(name, service_time="),
+    (lambda: J("a", 3), "write JobClass(name, population=, "), (lambda: N(X, TWO), "write Network(stations, classes="),
+    (lambda: qn.solve(N(X), 3), "write solve(network, population=, solver=)"),
+    (lambda: qn.solve_batch([1.0]), "missing 1 required keyword-only argument: 'population'; write solve_batch("),
+    (lambda: qn.marginal_distribution(N(X), "x", 3), "station, population=)"),
+    (lambda: qn.sensitivity(N(X), 3), "write sensitivity(network, population=)"),
+    (lambda: qn.solve_symbolic(N(X), 3), "write solve_symbolic("), (lambda: PH([1.0]), "write PhaseType(alpha, T)"),
+    (lambda: qn.barrier_time(N(X), 3), "write barrier_time("), (lambda: qn.bounds(N(X), 3, "x"), "population, kind=)"),
     (lambda: qn.solve_batch([0.1, -0.1], population=2), "demands[1] must be 0 to 1e9 seconds"),
     (lambda: qn.solve_batch([0.1], population=2.5), "whole numbers"),
     (lambda: qn.solve_batch([0.1], population=0), "whole numbers"),
@@ -120,6 +129,15 @@ def test_bad_input_is_one_clear_line(make, message):
         make()
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_type_error_from_within_stays_one():
+    class Solver:
+        def solve(self, network, population):
+            return None + population
+
+    with pytest.raises(TypeError, match="unsupported operand"):
+        qn.solve(N(X), population=2, solver=Solver())
 
 
 def test_networks_are_values():

@@ -30,6 +30,16 @@ def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
         chain(qn.Network.from_demands([1.0] * 5), 20, most_states=100)
 
 
+def test_a_station_almost_always_full_has_its_digits():
+    """Removing an unlikely state left a singular matrix: throughput grows to 1 over its service time."""
+    line = qn.Station("line", service_time=0.22743311258738, servers=3, discipline="fcfs", scv=4.783221786180229)
+    full = qn.Station("full", service_time=3.8049226791253137, discipline="fcfs", scv=0.052358411774594694)
+    X = [chain(qn.Network([line, full]), n).throughput for n in range(1, 7)]
+    assert X[0] == pytest.approx(1 / (0.22743311258738 + 3.8049226791253137))
+    assert np.all(np.diff(X) > -1e-12)
+    assert X[-1] == pytest.approx(1 / 3.8049226791253137, rel=1e-9)
+
+
 LARGE = {
     "many neighbours, iterated": ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 12, 6188),
     "far apart in speed": ([0.001, 0.03, 0.06, 1.0], 25, 3276), "slow to mix, eliminated": ([0.2, 0.201], 1600, 1601),

@@ -67,7 +67,11 @@ def damaged(change):
 
 
 DAMAGED = [
-    ("", "empty"), ("{", "truncated"), (damaged(lambda d: d.update(format="other")), "format must be"),
+    ('<?xml version="1.0"?><model/>', "(read_jmva reads .jmva), got b'<?xml"),
+    ("a,b\n1,2\n", "a JSON object"), ("[1]", "nothing in it that is known"),
+    (json.dumps({"format": "queuemodel-profile", "version": 1}), "a profile; queuemodel predict takes it"),
+    ("", "empty"), ("{", "nothing in it that is known"), ('{"format"', "truncated"),
+    (damaged(lambda d: d.update(format="other")), "format must be"),
     (damaged(lambda d: d.update(version=99)), "newer queuemodel"),
     (damaged(lambda d: d.pop("stations")), "missing required field `stations`"),
     (damaged(lambda d: d["stations"][1].update(visits=2.0)), "stations[1]: a key must be one of"),
@@ -121,6 +125,26 @@ JMT_FILE = f"""<?xml version="1.0" encoding="UTF-8" standalone="no"?>
 """
 
 
+WHAT_IF = '<whatIf className="A" type="Number of Customers" values="1;2;5"/>'
+
+
+def test_a_what_if_of_populations_is_solved_or_named(tmp_path):
+    (path := tmp_path / "jmt.jmva").write_text(JMT_FILE.replace("</model>", f"{WHAT_IF}</model>"))
+    with pytest.warns(
+        qm.QueueModelWarning, match=r"populations \[\(1, 2\), \(2, 2\), \(5, 2\)\]; read_jmva_sweep gives them"
+    ):
+        network = qn.read_jmva(path)
+    again, sweep = qn.read_jmva_sweep(path)
+    assert again == network
+    assert sweep == [(1, 2), (2, 2), (5, 2)]
+    demands = [[0.01, 0.05], [0.0405, 0], [0.05, 0.05]]
+    for counts in sweep:
+        same = N.from_demands(demands, servers=[1, 1, 2], population=counts, think_time=[0.0, 0.25])
+        assert qn.solve(network, population=counts).class_throughput == pytest.approx(qn.solve(same).class_throughput)
+    (path := tmp_path / "plain.jmva").write_text(JMT_FILE)
+    assert qn.read_jmva_sweep(path) == (qn.read_jmva(path), [])
+
+
 @pytest.mark.parametrize("table", ["0.1;0.05;0.05", "0.1,0.05,0.05", "0.0;0.1;0.05;0.05", "0.1;0.05;0.05;0.05;0.05"])
 def test_a_file_as_jmt_writes_it(tmp_path, table):
     """A rate that doubles with the second customer is two servers; tables may begin with nobody there."""
@@ -134,6 +158,7 @@ def test_a_file_as_jmt_writes_it(tmp_path, table):
 
 JMVA = [
     ("<model", "<other", "mismatched tag"),
+    (JMT_FILE, "<archive><sim/></archive>", "expected, got <archive>; JMT exports a simulation model (.jsimg) to JMVA"),
     ('population="3"', 'population="-3"', "class 'A': population must be a whole"),
     ('population="3"', 'population="2.5"', "whole number"), ('population="3"', 'population="many"', "must be a number"),
     ('<closedclass name="A" population="3"/>', '<openclass name="A" rate="1"/>', "open classes"),
@@ -153,6 +178,16 @@ JMVA = [
     ('<visit customerclass="A">0.5<', '<visit customerclass="Q">0.5<', "class 'Q'"),
     ('"B">0.1;0.05;0.05', '"B">0.1;0.01', "slow down differently"),
     ("<?xml", "<!DOCTYPE x><?xml", "document types and entities are not allowed"),
+    ('"A" refStation="CPU"', '"A" refStation="GPU"', "refStation must be one of CPU, Disk 1, Disk 2, got 'GPU'"),
+    ('"A" refStation="CPU"', '"Q" refStation="CPU"', "<ReferenceStation>: name must be one of A, B, got 'Q'"),
+    ('"A" refStation="CPU"', '"A"', "got None"), ('"A" refStation="CPU"', '"A" x="1"', "attribute 'x' is not known"),
+    ("</model>", '<whatIf type="Service Times" className="A" stationName="CPU" values="1;2"/></model>',
+     "must change the 'Number of Customers' of one class, got 'Service Times' of 'A'; take it out"),
+    ("</model>", '<whatIf type="Number of Customers" values="1;2"/></model>',
+     "of one class, got 'Number of Customers' of None"),
+    ("</model>", f'{WHAT_IF.replace("5", "2.5")}</model>', "class 'A': population must be a whole number"),
+    ("</model>", f'{WHAT_IF.replace("1;2;5", "")}</model>', "values of <whatIf> must be a number"),
+    ("</model>", f'{WHAT_IF}{WHAT_IF}</model>', "<whatIf> is there twice"),
 ]  # fmt: skip
 FILES = [
     *((N.load, text, message) for text, message in DAMAGED),

@@ -11,6 +11,8 @@ import pytest
 
 import queuemodel as qm
 from queuemodel import queueing as qn
+from queuemodel.queueing.kernels.replication import BATCHES, Replication, model_of
+from queuemodel.queueing.lowered import routes_of
 
 FCFS = {"discipline": "fcfs"}
 UNLIKE = {"u": 0.3, "v": 0.1}
@@ -135,6 +137,25 @@ def test_queues_are_reported_as_they_were_simulated_class_by_class():
     assert truth.class_queue_length[0, 0] > 5 * by_work[0, 0]
     np.testing.assert_allclose(found.class_queue_length, truth.class_queue_length, rtol=0.02)
     assert found.throughput == again.throughput != other.throughput  # a seed repeats a simulation
+
+
+def test_the_first_fifth_is_left_out_and_every_place_is_once_the_start():
+    """What is written over the transient changes nothing, over the batch behind it everything."""
+    network = qn.Network([qn.Station("a", service_time=0.3), qn.Station("b", service_time=0.2)], think_time=0.5)
+    routes, starts = routes_of(network), []
+    for number in range(3):
+        run = Replication(routes, model_of(routes, 4), (4,), np.random.default_rng(1), number, 10)
+        starts += set(run.run.place.tolist())
+        run.fill()
+        before = [*run.measures(), run.series()]
+        fifth = BATCHES // 5
+        for written in (run.run.durations, run.run.areas, run.run.departures, run.run.busy):
+            written[:fifth] = 1000
+        for value, same in zip([*run.measures(), run.series()], before, strict=True):
+            np.testing.assert_array_equal(value, same)
+        run.run.durations[fifth] *= 1000
+        assert run.measures()[0] < 0.5 * before[0]
+    assert sorted(starts) == [0, 1, 2]
 
 
 def test_control_c_ends_a_long_simulation_at_once():

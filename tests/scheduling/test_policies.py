@@ -46,6 +46,17 @@ def test_backfilling_fills_holes_without_delaying_the_first():
     assert sjf.start.tolist() == [0, 13, 10]
 
 
+def test_fairness_is_over_a_share_of_a_fraction_of_a_node():
+    """Of 4 nodes both have 2 for 10 s, then the long job all for 10 s: it met 1.5 jobs, so its share is 2 2/3 nodes."""
+    curve = {1: 1.0, 2: 1.7, 3: 2.2, 4: 2.5}
+    both = [qs.ClusterJob(name, arrival_time=5.0, steps=steps, curve=curve) for name, steps in (("a", 42), ("b", 17))]
+    found = qs.schedule(both, qs.EqualShare(), nodes=4)
+    assert found.end == pytest.approx([25, 15])
+    assert found.shared_time == pytest.approx([42 / (1.7 + 2 / 3 * 0.5), 10.0])
+    assert found.fairness == pytest.approx([20 * (1.7 + 1 / 3) / 42, 1.0])
+    assert qs.schedule(both[:1], qs.EqualShare(), nodes=4).fairness == pytest.approx([1.0])  # all nodes are its share
+
+
 def test_attained_service_counts_nodes_and_demotes_at_the_exact_time():
     """The old job has 3 of 4 nodes: 60 node-seconds after 20 s; the new one then takes 2 for 20 s."""
     schedule = qs.schedule([job("old", 0, 3, 100), job("new", 1, 2, 20)], qs.LeastAttainedService((60.0,)), nodes=4)

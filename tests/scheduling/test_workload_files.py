@@ -133,6 +133,12 @@ def test_public_formats(public_data):
 PHILLY = "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n2017-10-09 07:00:55,100,8\n"
 ZONES = "timestamp,duration,num_gpus\n2017-10-09 07:01:55+00:00,66.0,1\n2017-10-09 09:02:55+02:00,100,8\n"
 EMPTY = PHILLY + "2017-10-09 07:02:55,0,1\n"
+HELIOS = (
+    "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    "1,u,v,1,1,1,COMPLETED,2017-10-09 07:01:55,2017-10-09 07:01:55,2017-10-09 07:03:01,66,0\n"
+    "2,u,v,8,8,1,FAILED,2017-10-09 07:00:55,2017-10-09 07:00:55,2017-10-09 07:02:35,100,0\n"
+)
+NO_GPUS = HELIOS + HELIOS.splitlines()[1].replace("v,1,1", "v,0,1") + "\n"
 TASK = "{name},worker,{count},{status},{start},{end},600,29,{gpus},V100\n"
 TASKS = (
     TASK.format(name="j1", count=4, status="Terminated", start=1583107200, end=1583107500, gpus=50)
@@ -165,7 +171,14 @@ READ = {
     "philly, 07:01:55 and 07:02:55 in Greenwich": (
         lambda w: qs.read_philly(w(ZONES)), [(0, 66, 1, 1, None, {}), (60, 100, 8, 1, None, {})]),
     "philly, empty": (lambda w: qs.read_philly(w(EMPTY), drop_empty=True), [(0, 100, 8, 1, None, {}), ONE]),
+    "philly, no GPUs": (lambda w: qs.read_philly(w(PHILLY + "2017-10-09 07:02:55,5,0\n"), drop_empty=True),
+                        [(0, 100, 8, 1, None, {}), ONE]),
+    "helios": (lambda w: qs.read_helios(w(HELIOS), exponent=0.5), [(0, 100, 8, 1, None, {8: 1, 2: 0.5}), ONE]),
+    "helios, no GPUs": (lambda w: qs.read_helios(w(NO_GPUS), drop_empty=True), [(0, 100, 8, 1, None, {}), ONE]),
     "alibaba": (lambda w: qs.read_alibaba(w(TASKS)), ALIBABA),
+    "alibaba, no GPUs": (
+        lambda w: qs.read_alibaba(w(TASKS + TASKS.splitlines()[0].replace(",50,", ",0,") + "\n"), drop_empty=True),
+        ALIBABA),
     "alibaba, empty": (lambda w: qs.read_alibaba(w(TASKS + NOTHING), drop_empty=True), ALIBABA),
     "gavel": (lambda w: gavel(w, TWO), [(0, 70, 2, 2, 2, {2: 3.5}), (60.5, 7, 2, 2, 2, {2: 3.5})]),
     "gavel, elastic": (lambda w: gavel(w, TWO, elastic=True),
@@ -186,6 +199,9 @@ def test_public_formats_hold_what_their_jobs_do(written, case):
 
 @pytest.mark.parametrize(("read", "message"), [
     (lambda w: qs.read_philly(w(EMPTY)), "line 4: the job ran for 0 s"),
+    (lambda w: qs.read_helios(w(NO_GPUS)), r"line 4: the job ran for 66 s on 0 GPUs.*--drop-empty \(drop_empty=True\)"),
+    (lambda w: qs.read_philly(w(HELIOS)), "a log of jobs; queuemodel schedule --workload-format helios takes it"),
+    (lambda w: qs.read_alibaba(w(BACK)), "line 1: the job ran for -100 s .*; correct it"),
     (lambda w: qs.read_philly(w(PHILLY.replace("2017-10-09 07:00:55", "yesterday"))), "line 3: timestamp"),
     (
         lambda w: qs.read_philly(w(ZONES + "2017-10-09 07:05:55,10,1\n")),

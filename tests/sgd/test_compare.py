@@ -245,7 +245,7 @@ def test_a_step_sends_and_receives_what_its_strategy_makes_of_the_jobs_parameter
     (SERVERS, {"target": 0.5}, "target is a loss of a problem"),
     (SERVERS, {"problem": PROBLEM, "convergence": fit_convergence([(32, [100.0])])}, "not both"),
     (SERVERS, {"problem": PROBLEM, "batch_size": 64}, "batch_size of a problem"),
-    (RANKS, {"accumulation": 4}, "accumulation would change"), ("profile.json", {}, "needs a profile"),
+    (RANKS, {"accumulation": 4}, "accumulation would change"), (b"profile.json", {}, "needs a profile"),
 ])  # fmt: skip
 def test_senseless_questions_are_refused(profile, options, words):
     with pytest.raises(ModelError, match=words):

@@ -24,6 +24,7 @@ from msgspec import field
 
 from ...base.errors import DataError
 from ...base.files import read_bytes
+from ...base.recognition import TRACE, mistaken
 from ..recordings import LEAST_WAIT
 
 #: Bytes of an element, by its type's names in traces, without ``c10::``.
@@ -136,7 +137,7 @@ def read_trace(path: Path) -> tuple[list[TraceEvent], dict[str, Any]]:
     try:
         trace = msgspec.json.decode(content, type=Trace)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a Chrome trace of torch.profiler: {error}") from None
+        raise DataError(f"{path}: {mistaken(content, TRACE) or f'not a trace of torch.profiler: {error}'}") from None
     events = [e for e in trace.traceEvents if e.ph == "X" and e.dur >= 0 and e.cat != "gpu_user_annotation"]
     for event in events:
         event.cat = CATEGORIES.get(event.cat, event.cat)

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, Unpack
 from msgspec import structs
 
 from ...base.errors import DataError
+from ...base.recognition import TIMES
+from ...base.results import percent
 from ...profile.job import Source
 from ...profile.profile import Profile
 from ...profile.records import Bucket, Gradient, Round
@@ -166,35 +168,34 @@ def _read_rank(path: Path) -> RankTrace:
     waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
     handed = sorted(events, key=lambda event: (work.handed_over(event), event.cat in DONE_THERE))
     inside = recordings.by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
-    rounds, ignored, cut = [], Counter[str](), dict[int, _Incomplete]()
+    rounds, ignored, cut, made, wrong = [], Counter[str](), dict[int, _Incomplete](), list[_Step](), None
     for index, (mark, span, own) in enumerate(zip(steps, work.steps(steps), inside, strict=True)):
-        step = _Step(mark, own, StepClock(*span, intersection(waits, [span]), 1e-6), rank_file)
         try:
+            made.append(step := _Step(mark, own, StepClock(*span, intersection(waits, [span]), 1e-6), rank_file))
             rounds.append(step.round())
             ignored.update(step.ignored)
             last = step
         except _Incomplete as error:
             cut[index] = error
         except DataError as error:
-            raise DataError(str(error) if str(error).startswith(str(path)) else f"{step.where}: {error}") from None
+            wrong = wrong or DataError(str(error) if str(path) in str(error) else f"{path}: {mark.name}: {error}")
+    if rank_file.ranks > 1:
+        _require_gradients_alone(path, [step for step in made if step.backward])
+    if wrong:
+        raise wrong
     whole = [index for index in range(len(steps)) if index not in cut]
     if amid := [error for index, error in cut.items() if not whole or whole[0] < index < whole[-1]]:
         raise amid[0]
     earlier = sum(event.cat in DONE_THERE and work.handed_over(event) < steps[0].ts for event in events)
     ignored.update({"incomplete steps": len(cut), "kernels of an earlier step": earlier})
     ranks, idle = rank_file.ranks, [one.number for one in rounds if not one.buckets]
-    if ranks > 1 and len(idle) == len(rounds):
-        raise DataError(
-            f"{path}: {ranks} ranks, but no all-reduce in any step; train by the DistributedDataParallel, which a live "
-            "profile's step is given, not by the module inside"
-        )
     if ranks > 1 and idle:
         raise DataError(
             f"{path}: step {idle[0]} reduces no gradients, others do; call profiler.step() once for each reduction, "
             "after all steps that are accumulated, and give the examples of all as batch size"
         )
-    backend = str(info.get("backend", ""))
-    return RankTrace(str(path), rank_file.rank, ranks, backend, rounds, len(last.gradients), last.sent, +ignored)
+    backend, sent = str(info.get("backend", "")), sum(one.bytes for one in last.own)  # by a single rank, too
+    return RankTrace(str(path), rank_file.rank, ranks, backend, rounds, len(last.gradients), sent, +ignored)
 
 
 class _RankFile(NamedTuple):
@@ -246,6 +247,9 @@ class _Step:
         self.made = sum(event.elements for event in self.gradients)
         self.backward = [event for event in self.events if event.name.startswith(EVALUATED)]
         self.ignored = Counter[str]()
+        every = sorted(collectives(events, file.work), key=lambda one: one.handed)
+        self.own = self._of_gradients(every)
+        self.others = [one for one in every if one not in self.own]
 
     def named(self, name: str) -> list[TraceEvent]:
         """The events of this name."""
@@ -287,11 +291,6 @@ class _Step:
         reduced = [one for one, other in pairwise(every) if one.name == GRADIENT != other.name]
         return reduced or [event for event in every if event.name == GRADIENT]
 
-    @property
-    def sent(self) -> int:
-        """Bytes of gradients that the program hands over, even where it is alone; 0 if unknown."""
-        return sum(one.bytes for one in self._of_gradients([*collectives(self.events, self.file.work)]))
-
     def _of_gradients(self, every: Sequence[Collective]) -> list[Collective]:
         """By DistributedDataParallel; else by the program once gradients are there, or amid the backward pass."""
         hooks, reductions = self.named(HOOKS), [one for one in every if one.kind == REDUCED]
@@ -307,18 +306,19 @@ class _Step:
     def _buckets(self) -> list[Bucket]:
         """All-reduces of gradients in the order in which they were handed over, each with when it ran."""
         where, ranks = self.where, self.file.ranks
-        every = sorted(collectives(self.events, self.file.work), key=lambda one: one.handed)
-        own = self._of_gradients(every)
-        others = [one for one in every if one not in own]
-        self.ignored.update(one.kind for one in others)
-        if self.named("gloo:sparse_all_reduce"):
-            raise DataError(
-                f"{where}: every rank gathers the sparse gradients of all; only dense ones can be predicted"
-            )
+        own, every = self.own, [*self.own, *self.others]
+        self.ignored.update(one.kind for one in self.others)
         handed, ran = self.named(ALL_REDUCE), sum(one.ran.is_nccl and one.kind == REDUCED for one in every)
         scattered = self.named(REDUCED_BY_GLOO)
         lost = any(one.ran.name == ALL_REDUCE for one in own)
-        self._require_one_reduction(own, others)
+        if own and own[0].handed < self.forward:
+            raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
+        reduced = sum(one.elements for one in own)
+        if scattered and own and reduced < (1 - MOST_OTHER) * self.made:
+            raise DataError(
+                f"{where}: {self.made:,} elements of gradients, and all-reduces of {reduced:,}; what a communication "
+                "hook sends after that, as PowerSGD does, gloo's traces do not show"
+            )
         if lost or len(scattered) > sum(one.ran.name == REDUCED_BY_GLOO for one in every):
             raise _Incomplete(
                 f"{where}: {len(handed)} all-reduces were handed over in a step and {ran + len(scattered)} ran in it; "
@@ -340,25 +340,23 @@ class _Step:
             buckets.append(Bucket(size, ready, self.since(one.ran.ts), max(ready, self.since(one.ran.end))))
         return buckets
 
-    def _require_one_reduction(self, own: Sequence[Collective], others: Sequence[Collective]) -> None:
-        """Refuse steps that wait for the reduction and compute again, and those that communicate much else."""
-        where = self.where
-        if own and own[0].handed < self.forward:
-            raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
-        sized = all(one.elements for one in (*own, *others) if one.ran.is_nccl)
 
-        def amount(one: Collective) -> float:
-            return one.elements if sized else one.ran.dur * one.ran.is_nccl
-
-        moved, reduced = (sum(map(amount, some)) for some in (others, own))
-        if own and reduced < (1 - MOST_OTHER) * self.made and any(one.ran.name == REDUCED_BY_GLOO for one in own):
-            raise DataError(
-                f"{where}: {self.made:,} elements of gradients, and all-reduces of {reduced:,}; what a communication "
-                "hook sends after that, as PowerSGD does, gloo's traces do not show"
-            )
-        if moved > MOST_OTHER * reduced:
-            what = f"move {moved:,} elements" if sized else f"take {moved:,.0f} us, of sizes that are not recorded,"
-            raise DataError(
-                f"{where}: {max(others, key=amount).name} and the like {what} beside the {reduced:,.0f} of the "
-                "gradients' all-reduces; only training that transfers gradients alone can be predicted"
-            )
+def _require_gradients_alone(path: Path, steps: Sequence[_Step]) -> None:
+    """Refuse much other communication, by its share of the time, hidden or not; over gloo, of gradients' elements."""
+    own = [one for step in steps for one in step.own]
+    others = [one for step in steps for one in step.others if one.kind != "barrier"]
+    time = recordings.length(union((one.ran.ts, one.ran.end) for one in others if one.ran.is_nccl))
+    share = time / max(1.0, sum(step.clock.end - step.clock.start for step in steps))
+    moved = sum(one.elements for one in others if not one.ran.is_nccl) / max(1, sum(one.elements for one in own))
+    if any(step.named("gloo:sparse_all_reduce") for step in steps):
+        raise DataError(f"{path}: every rank gathers the sparse gradients of all; only dense ones can be predicted")
+    if not steps or (own and max(share, moved) <= MOST_OTHER):
+        return
+    kinds = Counter(one.kind for one in others)
+    most = max(others, key=lambda one: (one.ran.dur * one.ran.is_nccl, one.elements), default=None)
+    amount = f"take {percent(share)} of the steps" if share > MOST_OTHER else f"move {percent(moved)} as many elements"
+    what = f"{most.name} and the like {amount}" if most and own else "no data-parallel reduction of gradients in it"
+    if most and (most.kind in ("allgather", "reducescatter") or {"reduce", "allgather"} <= {*kinds}):
+        what = "parameters are sharded, as by FSDP or ZeRO"
+    found = ", ".join(f"{kind}: {n:,}" for kind, n in kinds.items()) or "call DistributedDataParallel, not its module"
+    raise DataError(f"{path}: {what} ({found}); only all-reduces of gradients can be predicted; {TIMES}")

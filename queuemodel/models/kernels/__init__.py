@@ -1,1 +1,1 @@
-"""Compiled loops of what goes event by event, for many draws at once; imported inside functions only."""
+"""Loops over what goes event by event, for many draws at once, in Cython."""

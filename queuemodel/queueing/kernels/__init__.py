@@ -1,1 +1,1 @@
-"""Inner loops compiled by numba, which takes half a second to load: imported only inside functions."""
+"""Inner loops, extension modules in Cython."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...base.checks import require_choice, require_number, require_share
 from ...base.errors import ModelError
+from ..state import hand_out
 from .base import ActiveJobs, Policy, SizeAware, in_turn
 
 #: Seconds per step of a job that does not run: finite, so that weights put such jobs in order.
@@ -76,8 +77,6 @@ def greedy(
     jobs: ActiveJobs, kind: Callable[..., np.ndarray], floor: float, weight: np.ndarray, nodes: int
 ) -> np.ndarray:
     """Nodes per job by the greedy choice: values of further nodes by ``kind``, times each job's weight > 0."""
-    from ..state import hand_out  # compiled: numba takes long to load
-
     values, following = jobs.tables.derived(kind, floor), jobs.tables.derived(next_corner, floor)
     return hand_out(values, following, jobs.row, weight, nodes)
 

@@ -1,4 +1,4 @@
-"""Published job streams: Philly's, Alibaba PAI's, Gavel's and ElasticFlow's; times count from the first arrival."""
+"""Published job streams: of Philly, Helios, Alibaba PAI, Gavel and ElasticFlow; times count from the first arrival."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 from ...base.errors import DataError, ModelError, QueueModelError
 from ...base.files import Row, read_bytes, read_rows
+from ...base.recognition import LOGS
+from ...base.results import counted
 from ..curves import Curve, PowerLawCurve, TableCurve
 from ..jobs import ClusterJob, Workload
 
@@ -48,12 +50,11 @@ def logged(
     row: Row, name: str, *, time: float, seconds: float, gpus: int, exponent: float, drop_empty: bool
 ) -> list[Arrival]:
     """A job of so many seconds on its GPUs, at a speed of (n / gpus) ** exponent: a step is a second."""
-    if seconds == 0 and drop_empty:
+    if drop_empty and (seconds == 0 or not gpus):
         return []
-    if seconds <= 0:
-        raise DataError(
-            f"{row.where}: the job ran for {seconds:g} s, so it has no work; pass drop_empty=True to leave it out"
-        )
+    if seconds <= 0 or not gpus:
+        do = "correct it" if seconds < 0 else "--drop-empty (drop_empty=True) leaves such jobs out"
+        raise DataError(f"{row.where}: the job ran for {seconds:g} s on {counted(gpus, 'GPU')}, which is no work; {do}")
     curve = PowerLawCurve(exponent, speed=gpus**-exponent)
     return [arrival(row, name, time=time, steps=seconds, curve=curve, requested=gpus, kind=f"{gpus} GPUs")]
 
@@ -72,31 +73,39 @@ def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workl
         return Workload(jobs, os.path.basename(path))
 
 
-def read_philly(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
+def read_philly(
+    path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False, columns: str = LOGS["philly"]
+) -> Workload:
     """Philly-style logs: columns timestamp, duration (seconds), num_gpus; others are not read.
 
     How a job scales is unknown: its speed on n GPUs is (n / num_gpus) ** ``exponent``; a step is one second on the
-    GPUs it had. Rows are put in order of time. Jobs of duration 0 are refused, or left out when ``drop_empty``, and
-    timestamps of which some have a time zone.
+    GPUs it had. Rows are put in order of time. Jobs of duration 0 or without GPUs are refused, or left out when
+    ``drop_empty``, and timestamps of which some have a time zone. ``columns`` are those names in the file.
     """
     arrivals: list[Arrival] = []
     first = None
-    for row in read_rows(path, required=("timestamp", "duration", "num_gpus"), what="jobs", others=True):
-        text = row.text("timestamp")
+    submitted, duration, had = columns.split()
+    for row in read_rows(path, required=(submitted, duration, had), what="jobs", others=True):
+        text = row.text(submitted)
         try:
             time = datetime.datetime.fromisoformat(text)
         except ValueError:
-            raise DataError(f"{row.where}: timestamp must be like 2017-10-09 07:01:55, got {text!r}") from None
+            raise DataError(f"{row.where}: {submitted} must be like 2017-10-09 07:01:55, got {text!r}") from None
         first = first or (row, time)
         if (first[1].tzinfo is None) != (time.tzinfo is None):
             raise DataError(
-                f"{row.where}: timestamp {text!r} and {first[0].text('timestamp')!r} of line {first[0].line}: one has "
+                f"{row.where}: {submitted} {text!r} and {first[0].text(submitted)!r} of line {first[0].line}: one has "
                 "a time zone and the other none; give all of them one, or none"
             )
-        seconds, gpus, since = row.number("duration"), row.count("num_gpus"), (time - first[1]).total_seconds()
+        seconds, gpus, since = row.number(duration), row.count(had, least=0), (time - first[1]).total_seconds()
         how: dict[str, Any] = {"exponent": exponent, "drop_empty": drop_empty}
         arrivals += logged(row, f"job-{row.line}", time=since, seconds=seconds, gpus=gpus, **how)
     return assemble(arrivals, path)
+
+
+def read_helios(path: str | os.PathLike[str], **how: Any) -> Workload:
+    """Helios' logs, and Acme's: columns submit_time, duration (seconds), gpu_num; all else as `read_philly`."""
+    return read_philly(path, columns=LOGS["helios"], **how)
 
 
 _ALIBABA = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu",
@@ -113,12 +122,11 @@ def read_alibaba(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_em
     for row in read_rows(path, required=_ALIBABA, header=_ALIBABA, what="tasks"):
         if row.text("status", "") != "Terminated" or not row.given("plan_gpu") or not row.given("end_time"):
             continue
-        gpus = math.ceil(row.count("inst_num") * row.number("plan_gpu", positive=True) / 100 - 1e-9)
+        gpus = math.ceil(row.count("inst_num") * row.number("plan_gpu") / 100 - 1e-9)
         name = f"{row.text('job_name')}/{row.text('task_name')} #{row.line}"
         start, end = (row.number(column, largest=LATEST) for column in ("start_time", "end_time"))
-        arrivals += logged(
-            row, name, time=start, seconds=end - start, gpus=max(gpus, 1), exponent=exponent, drop_empty=drop_empty
-        )
+        how: dict[str, Any] = {"exponent": exponent, "drop_empty": drop_empty}
+        arrivals += logged(row, name, time=start, seconds=end - start, gpus=gpus, **how)
     return assemble(arrivals, path)
 
 

@@ -1,8 +1,7 @@
-"""The simulator's inner loop, compiled at installation (`simulator.ahead`) or when it is first needed.
+"""The simulator's inner loop, one extension module in Cython.
 
 Workers, servers, recorded steps and operations are numbered. A *flow* is a connection in one direction: ``[0, w, k]``
 carries server ``k``'s parameters to worker ``w``, ``[1, w, k]`` the worker's gradients back. `loop` takes the earliest
 event, a timer or a chunk that has been carried (queues), and hands it to the worker's step (steps), at whose end rounds
-decides who goes on. Then links are shared anew (sharing), by TCP's windows or what BBR remembers (windows). A change in
-this folder, and only here, outdates what numba has cached, so constants stand beside the loops.
+decides who goes on. Then links are shared anew (sharing), by TCP's windows or what BBR remembers (windows).
 """

@@ -7,37 +7,26 @@ connection that loses packets keeps a share of its window (RFC 5681). After a re
 begins again in slow start, from half of its window for each, ten packets at least (`tcp_slow_start_after_idle`).
 """
 
-from __future__ import annotations
-
-import numpy as np
-
-from ...base.files import constants
-from .compiler import entry, fast
-from .state import FIRST, PACKET
-
 _NUMBERS = constants(__package__)
 _BURSTS, _TRIPS, _BBR, _ACCIDENTS, _POLICED = (
     _NUMBERS[name] for name in ("bursts", "trips", "bbr", "accidents", "policed")
 )
-LEAST = 2 * PACKET
-BURST, SCARCE = _BURSTS["burst"], _BURSTS["scarce"]
-TIMEOUT, SHORT_TRIP = _TRIPS["timeout"], _TRIPS["short"]
+cdef double LEAST = 2 * PACKET
+cdef double BURST = _BURSTS["burst"], SCARCE = _BURSTS["scarce"]
+cdef double TIMEOUT = _TRIPS["timeout"], SHORT_TRIP = _TRIPS["short"]
 
 
-@fast
-def standing(s, d, w, k):
+cdef double standing(CState s, long d, long w, long k) noexcept nogil:
     """Seconds that packets wait on the way between worker ``w`` and server ``k`` in direction ``d``."""
     return s.standing[d, k] + s.standing[d, s.serving.shape[2] + w]
 
 
-@fast
-def under_way(s, d, w, k):
+cdef double under_way(CState s, long d, long w, long k) noexcept nogil:
     """Bytes that a connection has under way: its window, or all that it has to send where that is less."""
     return min(s.estimate[d, w, k], s.chunk_left[d, w, k] + s.backlog[d, w, k])
 
 
-@fast
-def growth(s, rules, seconds, d, w, k):
+cdef double growth(CState s, CRules rules, double seconds, long d, long w, long k) noexcept nogil:
     """Bytes that a window grows by in `seconds` at its rate; one that is not filled does not grow (RFC 7661)."""
     acknowledged, window = s.rate[d, w, k] * seconds, s.estimate[d, w, k]
     if under_way(s, d, w, k) < window:
@@ -47,14 +36,14 @@ def growth(s, rules, seconds, d, w, k):
     return 3 * (1 - rules.kept) / (1 + rules.kept) * PACKET * acknowledged / window
 
 
-@fast
-def grow(s, rules, now, seconds, d, rng):
+cdef void grow(CState s, CRules rules, double now, double seconds, long d, bitgen_t* rng) noexcept nogil:
     """Move the windows of direction ``d``, after `seconds` at their present rates.
 
     Where a buffer is full, growth is lost in bursts: far from the sender by whoever grows, at its own link by all in
     proportion to their windows (it learns at once that there is no room), unless the buffer is `SCARCE`.
     """
-    _, W, K = s.serving.shape
+    cdef bint far, alone, full, whole
+    W, K = s.serving.shape[1], s.serving.shape[2]
     s.left_over[:], s.wanted[:] = 0.0, 0.0  # of senders' own links: what the windows there grow by, and what they are
     for w in range(W):
         for k in range(K):
@@ -66,19 +55,18 @@ def grow(s, rules, now, seconds, d, rng):
         for k in range(K):
             if s.rate[d, w, k] > 0.0:
                 link, more = s.limiting[d, w, k], growth(s, rules, seconds, d, w, k)
-                far = link != (k if d == 0 else K + w)
-                scarce = rules.loaded_trip * s.links[d, link] < SCARCE * PACKET * s.flows[d, link]
-                lost = more if far or scarce else s.left_over[link] * s.estimate[d, w, k] / s.wanted[link]
+                far = link != (k if d == 0 else K + w)  # also where none limits it, -1: then nothing may be indexed
+                alone = far or rules.loaded_trip * s.links[d, link] < SCARCE * PACKET * s.flows[d, link]
+                lost = more if alone else s.left_over[link] * s.estimate[d, w, k] / s.wanted[link]
                 full = link >= 0 and s.standing[d, link] >= rules.loaded_trip and now >= s.recovered[d, w, k]
-                if full and rng.random() < 1 - np.exp(-lost / PACKET / BURST):
-                    whole = far and rng.random() < np.exp(-s.estimate[d, w, k] / PACKET / BURST)
+                if full and uniform(rng) < 1 - exp(-lost / PACKET / BURST):
+                    whole = far and uniform(rng) < exp(-s.estimate[d, w, k] / PACKET / BURST)
                     lose(s, rules, now, d, w, k, whole)
                 else:
                     s.estimate[d, w, k] += more
 
 
-@fast
-def lose(s, rules, now, d, w, k, whole):
+cdef void lose(CState s, CRules rules, double now, long d, long w, long k, bint whole) noexcept nogil:
     """Lose a burst: of the window, doubled by then in slow start, a share stays, or one packet after a timeout."""
     trip = SHORT_TRIP + standing(s, 0, w, k) + standing(s, 1, w, k)
     window = s.estimate[d, w, k]
@@ -91,19 +79,17 @@ def lose(s, rules, now, d, w, k, whole):
         s.silent[d, w, k] = s.recovered[d, w, k] = now + TIMEOUT + trip
 
 
-@fast
-def acknowledge(s, d):
+cdef void acknowledge(CState s, long d) noexcept nogil:
     """Note each flow's round trip besides its own queue: acknowledgements wait behind data that goes the other way."""
-    _, W, K = s.serving.shape
+    W, K = s.serving.shape[1], s.serving.shape[2]
     for w in range(W):
         for k in range(K):
             s.trip[d, w, k] = SHORT_TRIP + standing(s, 1 - d, w, k)
 
 
-@fast
-def queue_up(s, rules, d):
+cdef void queue_up(CState s, CRules rules, long d) noexcept nogil:
     """Where and for how long packets wait: windows' excess over rates stands before the link that limits them."""
-    _, W, K = s.serving.shape
+    W, K = s.serving.shape[1], s.serving.shape[2]
     for link in range(K + W):
         s.standing[d, link] = 0.0
     for w in range(W):
@@ -114,45 +100,42 @@ def queue_up(s, rules, d):
                 s.standing[d, link] = min(rules.loaded_trip, s.standing[d, link] + max(0.0, waiting) / s.links[d, link])
 
 
-@entry
-def restart(s, rules, now, d, w, k):
+cdef void restart(CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
     """Slow start after idleness; the request, if there is one, and the first packets wait in the queues."""
     s.silent[d, w, k] = now + standing(s, 1, w, k) + (standing(s, 0, w, k) if d == 0 else 0.0)
     timeout = TIMEOUT + SHORT_TRIP + standing(s, 0, w, k) + standing(s, 1, w, k)
-    halvings = np.floor((now - s.idle_since[d, w, k]) / timeout)
+    halvings = floor((now - s.idle_since[d, w, k]) / timeout)
     if halvings >= 1:
         s.threshold[d, w, k] = max(s.threshold[d, w, k], rules.resumed * s.estimate[d, w, k])
         s.estimate[d, w, k] = max(min(FIRST, s.estimate[d, w, k]), s.estimate[d, w, k] * 0.5**halvings)
     s.idle_since[d, w, k] = now  # it is idle no more: since when it sends
 
 
-GAIN, CYCLE, MOST_CYCLES = _BBR["gain"], _BBR["cycle"], 100.0
-FULL, QUANTA, QUANTUM, SMALLEST = _BBR["full"], _BBR["quanta"], _BBR["quantum"], 2 * PACKET
-AT_ONCE, FLIGHT = _BBR["at_once"] * PACKET, _POLICED["flight"] * PACKET
-ACCIDENTS, FEWEST, SINGLE, AGAIN = (_ACCIDENTS[name] for name in ("often", "fewest", "single", "again"))
-POLICED, SPREAD, MORE = _POLICED["lasts"], _POLICED["spread"], _POLICED["own"]
-MISTAKEN, LEAST_FLIGHT, MOST = _POLICED["mistaken"], _POLICED["least"], _POLICED["most"]
+cdef double GAIN = _BBR["gain"], CYCLE = _BBR["cycle"], MOST_CYCLES = 100.0
+cdef double FULL = _BBR["full"], QUANTA = _BBR["quanta"], QUANTUM = _BBR["quantum"], SMALLEST = 2 * PACKET
+cdef double AT_ONCE = _BBR["at_once"] * PACKET, FLIGHT = _POLICED["flight"] * PACKET
+cdef double ACCIDENTS = _ACCIDENTS["often"], FEWEST = _ACCIDENTS["fewest"], SINGLE = _ACCIDENTS["single"]
+cdef double AGAIN = _ACCIDENTS["again"], POLICED = _POLICED["lasts"], SPREAD = _POLICED["spread"]
+cdef double MORE = _POLICED["own"], MISTAKEN = _POLICED["mistaken"]
+cdef double LEAST_FLIGHT = _POLICED["least"], MOST = _POLICED["most"]
 
 
-@fast
-def window(estimate):
+cdef double window(double estimate) noexcept nogil:
     """Bytes that a connection with this estimate may have under way."""
     return AT_ONCE + QUANTA * max(SMALLEST, QUANTUM * estimate)
 
 
-@fast
-def queue(s, rules, d, link, besides):
+cdef double queue(CState s, CRules rules, long d, long link, long besides) noexcept nogil:
     """Seconds that the windows of a link's flows last, of all but `besides`, as far as the buffer holds them."""
     flows, rate = s.flows[d, link], s.links[d, link]
     return min(rules.loaded_trip, (flows - besides) * window(rate / flows) / rate)
 
 
-@fast
-def waits(s, rules, d, w, k, besides):
+cdef double waits(CState s, CRules rules, long d, long w, long k, long besides) noexcept nogil:
     """Seconds that packets wait at full links: one flow fills the sender's own, but the receiver's only two do."""
     K = s.serving.shape[2]
-    own, far = (k, K + w) if d == 0 else (K + w, k)
-    longest = 0.0
+    own, far = k if d == 0 else K + w, K + w if d == 0 else k
+    cdef double longest = 0.0
     if s.load[d, own] > FULL:
         longest = queue(s, rules, d, own, besides)
     if s.load[d, far] > FULL and s.flows[d, far] > 1:
@@ -160,26 +143,26 @@ def waits(s, rules, d, w, k, besides):
     return longest
 
 
-@fast
-def window_rate(s, rules, d, w, k):
+cdef double window_rate(CState s, CRules rules, long d, long w, long k) noexcept nogil:
     """What a flow's window allows it to send: so much per round trip, behind the other flows' windows."""
     trip = SHORT_TRIP + waits(s, rules, d, w, k, 1) + waits(s, rules, 1 - d, w, k, 0)
     return window(s.estimate[d, w, k]) / trip
 
 
-@fast
-def remember(s, rules, now, seconds, d, rng):
+cdef void remember(CState s, CRules rules, double now, double seconds, long d, bitgen_t* rng) noexcept nogil:
     """Move each flow's estimate of its bandwidth, after `seconds` at its present rate, as BBR does.
 
     Once in eight round trips a flow sends a quarter more than its estimate, and the new estimate is what then arrives.
     """
-    _, W, K = s.serving.shape
+    cdef double estimate, link, probed, cycles
+    W, K = s.serving.shape[1], s.serving.shape[2]
     for w in range(W):
         for k in range(K):
             if s.rate[d, w, k] <= 0.0:
                 continue
             trip = SHORT_TRIP + waits(s, rules, d, w, k, 0) + waits(s, rules, 1 - d, w, k, 0)
-            estimate, link = s.estimate[d, w, k], min(s.links[d, k], s.links[d, K + w])
+            estimate = s.estimate[d, w, k]
+            link = min(s.links[d, k], s.links[d, K + w])
             if s.policed[d, w, k] > 0.0:
                 s.policed[d, w, k] -= seconds / max(trip, FLIGHT / estimate)
                 if s.policed[d, w, k] <= 0.0:
@@ -191,24 +174,25 @@ def remember(s, rules, now, seconds, d, rng):
             suffer(s, rules, now, seconds, d, w, k, rng)
 
 
-@entry
-def suffer(s, rules, now, seconds, d, w, k, rng):
+cdef void suffer(
+    CState s, CRules rules, double now, double seconds, long d, long w, long k, bitgen_t* rng
+) noexcept nogil:
     """What happens to a flow in `seconds` because others share its link, and, more seldom, by itself."""
     far = s.serving.shape[2] + w
     link = k if s.flows[d, k] > s.flows[d, far] else far
-    packets = max(FEWEST, s.links[d, link] * rules.loaded_trip / PACKET)
+    cdef double rate, packets = max(FEWEST, s.links[d, link] * rules.loaded_trip / PACKET)
     often, others = ACCIDENTS * seconds / packets, s.flows[d, link] - 1
-    if s.policed[d, w, k] <= 0.0 and rng.random() > np.exp(-often * others):
+    if s.policed[d, w, k] <= 0.0 and uniform(rng) > exp(-often * others):
         s.policed[d, w, k] = POLICED
-        rate = s.links[d, link] / s.flows[d, link] * np.exp(SPREAD * rng.standard_normal())
+        rate = s.links[d, link] / s.flows[d, link] * exp(SPREAD * normal(rng))
         if link == (k if d == 0 else far):
             rate *= MORE
-        elif rng.random() < MISTAKEN:
-            rate *= LEAST_FLIGHT + (MOST - LEAST_FLIGHT) * rng.random()
+        elif uniform(rng) < MISTAKEN:
+            rate *= LEAST_FLIGHT + (MOST - LEAST_FLIGHT) * uniform(rng)
         s.estimate[d, w, k] = max(FLIGHT / TIMEOUT, rate)
-    if rng.random() > np.exp(-often * max(others, SINGLE)):
+    if uniform(rng) > exp(-often * max(others, SINGLE)):
         timeout = TIMEOUT + rules.loaded_trip
         s.silent[d, w, k] = now + timeout
-        while rng.random() < AGAIN:
+        while uniform(rng) < AGAIN:
             timeout *= 2
             s.silent[d, w, k] += timeout

@@ -1,20 +1,38 @@
-"""The event loop."""
+"""The event loop. C has no modules: the folder's other files are parts of this one."""
 
-from __future__ import annotations
+from collections import namedtuple
 
 import numpy as np
 
-from .compiler import entry, fast
-from .queues import next_timer
-from .sharing import reshare
-from .state import ASK, DONE, RATES, START, START_STEP, TIMERS
-from .steps import ask, begin, begin_step, end_chunk, end_operation
+from ...base.files import constants
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport INFINITY, exp, floor
+from numpy.random cimport bitgen_t
+from numpy.random.c_distributions cimport random_standard_normal as normal, random_standard_uniform as uniform
+
+include "state.pxi"
+include "windows.pxi"
+include "queues.pxi"
+include "rounds.pxi"
+include "steps.pxi"
+include "sharing.pxi"
 
 
-@entry
-def run(steps, s, rules, rng, target, events):
+def run(steps, state, rules, rng, long target, long events):
     """Go on for so many events, or until ``target`` steps are done since the start; False: nothing can happen."""
-    _, W, K = s.serving.shape
+    cdef CSteps recorded = CSteps(steps)
+    cdef CState s = CState(state)
+    cdef CRules cluster = CRules(rules)
+    cdef bint goes_on
+    bits = <bitgen_t*> PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
+    with nogil:  # threads run loops at the same time
+        goes_on = go(recorded, s, cluster, bits, target, events)
+    return goes_on
+
+
+cdef bint go(CSteps steps, CState s, CRules rules, bitgen_t* rng, long target, long events) noexcept nogil:
+    W, K = s.serving.shape[1], s.serving.shape[2]
     for _ in range(events):
         if s.count[DONE] >= target:
             return True
@@ -36,7 +54,7 @@ def run(steps, s, rules, rng, target, events):
                 end_operation(steps, s, rules, now, w, i)
         else:
             now = s.due[flow]
-            if now == np.inf:
+            if now == INFINITY:
                 return False
             end_chunk(steps, s, rules, now, flow // (W * K), flow // K % W, flow % K)
         for d in range(2):
@@ -45,8 +63,7 @@ def run(steps, s, rules, rng, target, events):
     return True
 
 
-@fast
-def earliest(times):
+cdef long earliest(double[::1] times) noexcept nogil:
     first = 0
     for i in range(1, len(times)):
         if times[i] < times[first]:

@@ -6,20 +6,20 @@ positive. Arrays go through all populations of C classes, the last class fastest
 
 import numpy as np
 
-from ...base.compiled import compiled
+from libc.math cimport INFINITY
 
-#: Networks whose state stays in the first-level cache.
-BLOCK = 512
-BIG, SMALL = 2.0**256, 2.0**-256
-UP, DOWN = 2.0**512, 2.0**-512
+cdef enum:  # networks whose state stays in the first-level cache
+    BLOCK = 512
+cdef double BIG = 2.0**256, SMALL = 2.0**-256
+cdef double UP = 2.0**512, DOWN = 2.0**-512
 
 
-@compiled()
-def recursion(D, Z, N):
+def recursion(const double[:] D, double Z, long N):
     """X (N,) and R (N, K) of single-server queues D and think time Z, for every population."""
     K = len(D)
-    X, R, Q = np.empty(N), np.empty((N, K)), np.zeros(K)
-    x, largest = 0.0, 1e-300
+    cdef double[::1] X = np.empty(N), Q = np.zeros(K)
+    cdef double[:, ::1] R = np.empty((N, K))
+    cdef double total, x = 0.0, largest = 1e-300
     for k in range(K):
         largest = max(largest, D[k])
     for n in range(1, N + 1):
@@ -31,27 +31,28 @@ def recursion(D, Z, N):
         X[n - 1] = x
         for k in range(K):
             Q[k] = x * R[n - 1, k]  # Little's law
-    return X, R
+    return X.base, R.base
 
 
-@compiled()
-def next_point(n, N):
-    for c in range(len(N) - 1, -1, -1):
+cdef void next_point(long* n, const long* N, long C) noexcept nogil:
+    for c in range(C - 1, -1, -1):
         if n[c] < N[c]:
             n[c] += 1
             return
         n[c] = 0
 
 
-@compiled()
-def lattice(D, Z, N, X, R):
+def lattice(
+    const double[:, :] D, const double[:] Z, const long[::1] N, double[::1] X, double[:, ::1] R
+):
     """All populations of C classes, one plane at a time, that of class 0: D (C, K), Z, N (C,); fills X, R at N."""
-    C, K = D.shape
-    strides = np.ones(C, dtype=np.int64)
+    C, K = D.shape[0], D.shape[1]
+    cdef long[::1] n = np.zeros(C, np.int64), strides = np.ones(C, np.int64)
     for c in range(C - 2, -1, -1):
         strides[c] = strides[c + 1] * (N[c + 1] + 1)
-    Q, new = np.zeros((strides[0], K)), np.zeros(K)
-    n = np.zeros(C, dtype=np.int64)
+    cdef double[:, ::1] Q = np.zeros((strides[0], K))
+    cdef double[::1] new = np.zeros(K)
+    cdef double total
     for first in range(N[0] + 1):
         n[1:] = 0
         n[0] = first
@@ -68,12 +69,15 @@ def lattice(D, Z, N, X, R):
                 X[c] = n[c] / total
                 for k in range(K):
                     new[k] += X[c] * R[c, k]  # Little's law
-            Q[at] = new
-            next_point(n[1:], N[1:])
+            for k in range(K):
+                Q[at, k] = new[k]
+            next_point(&n[1], &N[1], C - 1)
 
 
-@compiled(error_model="numpy")
-def _step(n, K, d, z, Q, R, total, xs):
+cdef void _step(
+    double n, long K, double[:, ::1] d, double[::1] z, double[:, ::1] Q, double[:, ::1] R, double[::1] total,
+    double[::1] xs
+) noexcept nogil:
     """One population more for a block of models."""
     for i in range(BLOCK):
         total[i] = z[i]
@@ -89,30 +93,37 @@ def _step(n, K, d, z, Q, R, total, xs):
             Q[k, i] = xs[i] * R[k, i]  # Little's law
 
 
-@compiled(error_model="numpy")
-def recursions(D, Z, N, X, last, last_R):
+def recursions(
+    const double[:, ::1] D, const double[::1] Z, const long[::1] N, double[:, ::1] X, double[::1] last,
+    double[:, ::1] last_R
+):
     """`recursion` of M networks, D (K, M), Z, N (M,): fills X (largest N or 0, M), and last, last_R at each own N."""
-    K, M = D.shape
-    d, Q, R = np.zeros((K, BLOCK)), np.zeros((K, BLOCK)), np.zeros((K, BLOCK))
-    z, total, xs = np.ones(BLOCK), np.ones(BLOCK), np.ones(BLOCK)
+    K, M = D.shape[0], D.shape[1]
+    cdef double[:, ::1] d = np.zeros((K, BLOCK)), Q = np.zeros((K, BLOCK)), R = np.zeros((K, BLOCK))
+    cdef double[::1] z = np.ones(BLOCK), total = np.ones(BLOCK), xs = np.ones(BLOCK)
+    cdef long start, end, least, most
     for start in range(0, M, BLOCK):
         end = min(start + BLOCK, M)
         Q[:] = 0.0
         z[: end - start] = Z[start:end]
         d[:, : end - start] = D[:, start:end]
-        for n in range(1, N[start:end].max() + 1):
-            _step(float(n), K, d, z, Q, R, total, xs)
+        least = most = N[start]
+        for i in range(start, end):
+            least, most = min(least, N[i]), max(most, N[i])
+        for n in range(1, most + 1):
+            _step(n, K, d, z, Q, R, total, xs)
             if len(X):
                 X[n - 1, start:end] = xs[: end - start]
-            if n >= N[start:end].min():
+            if n >= least:
                 for i in range(start, end):
                     if N[i] == n:
-                        last[i], last_R[:, i] = xs[i - start], R[:, i - start]
+                        last[i] = xs[i - start]
+                        for k in range(K):
+                            last_R[k, i] = R[k, i - start]
 
 
-@compiled()
-def normal(m, e):
-    if not m < np.inf:
+cdef (double, long) normal(double m, long e) noexcept nogil:
+    if not m < INFINITY:
         return m, e
     while m >= BIG:
         m *= DOWN
@@ -123,8 +134,7 @@ def normal(m, e):
     return m, e
 
 
-@compiled()
-def add(m, e, p, q):
+cdef (double, long) add(double m, long e, double p, long q) noexcept nogil:
     """(m, e) + (p, q) for terms that need not be normal; the sum need not be either."""
     if m == 0.0 or (p != 0.0 and q > e):
         m, e, p, q = p, q, m, e
@@ -135,14 +145,17 @@ def add(m, e, p, q):
     return m, e
 
 
-@compiled()
-def factor(D, mu, N, strides, m, e):
+def factor(
+    const double[:] D, const double[:] mu, const long[::1] N, const long[:] strides, double[::1] m, long[::1] e
+):
     """f(n) = |n|! / (mu(1) ... mu(|n|)) times the product of D_c**n_c / n_c!; mu ends with its last value."""
-    n = np.zeros(len(N), dtype=np.int64)
+    cdef long[::1] n = np.zeros(len(N), np.int64)
     m[0], e[0] = 1.0, 0
     for at in range(1, len(m)):
-        next_point(n, N)
-        total = n.sum()
+        next_point(&n[0], &N[0], len(N))
+        total = 0
+        for c in range(len(N)):
+            total += n[c]
         for c in range(len(N)):
             if n[c] > 0:
                 before = at - strides[c]
@@ -151,12 +164,11 @@ def factor(D, mu, N, strides, m, e):
                 break
 
 
-@compiled()
-def geometric(D, N, strides, m, e):
+def geometric(const double[:] D, const long[::1] N, const long[:] strides, double[::1] m, long[::1] e):
     """h(n) = g(n) + sum of D_c h(n - e_c), in place: a station of constant rate."""
-    n = np.zeros(len(N), dtype=np.int64)
+    cdef long[::1] n = np.zeros(len(N), np.int64)
     for at in range(1, len(m)):
-        next_point(n, N)
+        next_point(&n[0], &N[0], len(N))
         a, b = m[at], e[at]
         for c in range(len(N)):
             if n[c] > 0 and D[c] > 0.0:
@@ -164,11 +176,14 @@ def geometric(D, N, strides, m, e):
         m[at], e[at] = normal(a, b)
 
 
-@compiled()
-def convolve(points, offsets, fm, fe, N, m, e):
+def convolve(
+    const long[:, :] points, const long[:] offsets, const double[:] fm, const long[:] fe, const long[::1] N,
+    double[::1] m, long[::1] e
+):
     """h(n) = sum over points i <= n of f(i) g(n - i), in place of g; offsets increase."""
     C = len(N)
-    n = N.copy()
+    cdef long[::1] n = np.array(N)
+    cdef bint inside
     for at in range(len(m) - 1, -1, -1):
         a, b = 0.0, 0
         for p in range(len(offsets)):
@@ -189,14 +204,12 @@ def convolve(points, offsets, fm, fe, N, m, e):
             n[c] = N[c]
 
 
-@compiled()
-def residence(D, mu, bounded, X, p0, R):
+def residence(double D, const double[:] mu, bint bounded, const double[:] X, const double[:] p0, double[:] R):
     """R(n) of one class at a station of rates mu (N,), p(j|n) = X(n) D / mu(j) p(j-1|n-1); ``bounded``: up to mu(m)."""
     m, N = len(mu), len(X)
-    p = np.zeros(m + 1)
+    cdef double[::1] p = np.zeros(m + 1), w = np.empty(m + 1)
     p[0] = 1.0
     last = 1.0 / mu[m - 1] if bounded else 0.0
-    w = np.empty(m + 1)
     for j in range(1, m + 1):
         w[j] = j * (1.0 / mu[j - 1] - last)
     Q = 0.0

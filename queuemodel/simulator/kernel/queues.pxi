@@ -1,103 +1,88 @@
 """What waits: timers, and tensors on each connection, in heaps of three arrays by (key, sequence): ties in order."""
 
-from __future__ import annotations
-
-import numpy as np
-
-from .compiler import fast
-from .state import BEGIN, FLOWS, PER_SERVER, SEQUENCE, TIMERS
-from .windows import restart
-
-
-@fast
-def _precedes(key, sequence, i, j):
+cdef bint _precedes(double* key, long* sequence, long i, long j) noexcept nogil:
     return key[i] < key[j] or (key[i] == key[j] and sequence[i] < sequence[j])
 
 
-@fast
-def _swap(key, sequence, value, i, j):
+cdef void _swap(double* key, long* sequence, long* value, long i, long j) noexcept nogil:
     key[i], key[j] = key[j], key[i]
     sequence[i], sequence[j] = sequence[j], sequence[i]
     value[i], value[j] = value[j], value[i]
 
 
-@fast
-def heap_push(key, sequence, value, base, n, new_key, new_sequence, new_value):
+cdef void heap_push(
+    double* key, long* sequence, long* value, long n, double new_key, long new_sequence, long new_value
+) noexcept nogil:
     i = n
-    key[base + i], sequence[base + i], value[base + i] = new_key, new_sequence, new_value
-    while i and _precedes(key, sequence, base + i, base + (i - 1) // 2):
-        _swap(key, sequence, value, base + i, base + (i - 1) // 2)
+    key[i], sequence[i], value[i] = new_key, new_sequence, new_value
+    while i and _precedes(key, sequence, i, (i - 1) // 2):
+        _swap(key, sequence, value, i, (i - 1) // 2)
         i = (i - 1) // 2
 
 
-@fast
-def heap_pop(key, sequence, value, base, n):
+cdef long heap_pop(double* key, long* sequence, long* value, long n) noexcept nogil:
     n -= 1
-    _swap(key, sequence, value, base, base + n)
+    _swap(key, sequence, value, 0, n)
     i = 0
     while True:
         child = 2 * i + 1
         if child >= n:
-            return value[base + n]
-        if child + 1 < n and _precedes(key, sequence, base + child + 1, base + child):
+            return value[n]
+        if child + 1 < n and _precedes(key, sequence, child + 1, child):
             child += 1
-        if not _precedes(key, sequence, base + child, base + i):
-            return value[base + n]
-        _swap(key, sequence, value, base + i, base + child)
+        if not _precedes(key, sequence, child, i):
+            return value[n]
+        _swap(key, sequence, value, i, child)
         i = child
 
 
-@fast
-def set_timer(s, when, kind, w, i):
+cdef void set_timer(CState s, double when, long kind, long w, long i) noexcept nogil:
     value = (kind * len(s.step) + w) * s.missing.shape[1] + i
     n = s.count[TIMERS]
-    heap_push(s.timer_time, s.timer_sequence, s.timer_value, 0, n, when, s.count[SEQUENCE], value)
+    heap_push(&s.timer_time[0], &s.timer_sequence[0], &s.timer_value[0], n, when, s.count[SEQUENCE], value)
     s.count[TIMERS] += 1
     s.count[SEQUENCE] += 1
 
 
-@fast
-def next_timer(s):
+cdef (long, long, long) next_timer(CState s) noexcept nogil:
     """Take the earliest timer away; returns its kind, worker and operation."""
-    value = heap_pop(s.timer_time, s.timer_sequence, s.timer_value, 0, s.count[TIMERS])
+    value = heap_pop(&s.timer_time[0], &s.timer_sequence[0], &s.timer_value[0], s.count[TIMERS])
     s.count[TIMERS] -= 1
-    W, limit = s.missing.shape
+    W, limit = s.missing.shape[0], s.missing.shape[1]
     return value // limit // W, value // limit % W, value % limit
 
 
-@fast
-def queue_base(s, d, w, k):
+cdef long queue_base(CState s, long d, long w, long k) noexcept nogil:
     """Where a flow's queue begins in the arrays of all queues."""
-    _, W, K = s.queued.shape
+    W, K = s.queued.shape[1], s.queued.shape[2]
     return ((d * W + w) * K + k) * s.missing.shape[1]
 
 
-@fast
-def enqueue(s, d, w, k, i):
+cdef void enqueue(CState s, long d, long w, long k, long i) noexcept nogil:
     n, rank, base = s.queued[d, w, k], s.rank[w, i], queue_base(s, d, w, k)
-    heap_push(s.queue_rank, s.queue_sequence, s.queue_op, base, n, rank, s.count[SEQUENCE], i)
+    heap_push(&s.queue_rank[base], &s.queue_sequence[base], &s.queue_op[base], n, rank, s.count[SEQUENCE], i)
     s.count[SEQUENCE] += 1
     s.queued[d, w, k] = n + 1
 
 
-@fast
-def serve_next(steps, s, rules, now, d, w, k):
+cdef void serve_next(CSteps steps, CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
     """Begin the next chunk of a flow that has just fallen idle, if anything waits."""
     n = s.queued[d, w, k]
     if n == 0:
         s.serving[d, w, k] = -1
         s.idle_since[d, w, k] = now
-        s.finish[d, w, k] = np.inf
+        s.finish[d, w, k] = INFINITY
         s.dirty[d] = FLOWS
         return
-    i = heap_pop(s.queue_rank, s.queue_sequence, s.queue_op, queue_base(s, d, w, k), n)
+    base = queue_base(s, d, w, k)
+    i = heap_pop(&s.queue_rank[base], &s.queue_sequence[base], &s.queue_op[base], n)
     s.queued[d, w, k] = n - 1
     if s.serving[d, w, k] < 0:
         s.dirty[d] = FLOWS
         if rules.kept > 0.0:
             restart(s, rules, now, d, w, k)
     s.serving[d, w, k] = i
-    size = min(s.left[w, i], rules.chunk)
+    cdef double size = min(s.left[w, i], rules.chunk)
     if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:
         s.ready[w, i, BEGIN] = now
     s.left[w, i] -= size
@@ -108,10 +93,10 @@ def serve_next(steps, s, rules, now, d, w, k):
         s.finish[d, w, k] = now + size / s.rate[d, w, k]
 
 
-@fast
-def give_up(steps, s, rules, now, d, w, k):
+cdef void give_up(CSteps steps, CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
     """Empty a flow; what it has carried of tensors that never arrive counts as sent."""
-    base, queue, sent = steps.first[s.record[w]], queue_base(s, d, w, k), 0.0
+    cdef double sent = 0.0
+    base, queue = steps.first[s.record[w]], queue_base(s, d, w, k)
     for n in range(s.queued[d, w, k]):
         i = s.queue_op[queue + n]
         sent += steps.size[base + i] - s.left[w, i]

@@ -1,21 +1,12 @@
 """How connections share links: weighted max-min fairly, by what each one's congestion control would send (windows)."""
 
-from __future__ import annotations
-
-import numpy as np
-
-from .compiler import entry, fast
-from .state import FLOWS
-from .windows import acknowledge, grow, queue_up, remember, window_rate
-
-TICK = 0.02  # seconds between two looks at growing rates
-PATIENCE, LATER = 10.0, 0.05  # once flows have been the same for so long, looks come later by this share of the rest
+cdef double TICK = 0.02  # seconds between two looks at growing rates
+cdef double PATIENCE = 10.0, LATER = 0.05  # once flows are the same for so long, looks wait so much of the rest
 
 
-@fast
-def offer(s, rules, d, remembers):
+cdef void offer(CState s, CRules rules, long d, bint remembers) noexcept nogil:
     """Note what each flow would send, while links still have the loads that packets wait behind."""
-    _, W, K = s.serving.shape
+    W, K = s.serving.shape[1], s.serving.shape[2]
     for w in range(W):
         for k in range(K):
             s.offered[d, w, k] = s.estimate[d, w, k]
@@ -23,25 +14,25 @@ def offer(s, rules, d, remembers):
                 s.offered[d, w, k] = min(s.estimate[d, w, k], window_rate(s, rules, d, w, k))
 
 
-@fast
-def settle(s, d, i, rate):
+cdef void settle(CState s, long d, long i, double rate) noexcept nogil:
     """Give the ``i``-th of those that send its rate, and take it off what its links have left."""
     w, k = s.sending[i, 0], s.sending[i, 1]
     s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
-    for link in (k, s.serving.shape[2] + w):
+    cdef long[2] links = [k, s.serving.shape[2] + w]
+    for link in links:
         s.left_over[link] -= rate
         s.wanted[link] = max(1e-9 * s.weight[i], s.wanted[link] - s.weight[i])
         s.unsettled[link] -= 1
 
 
-@fast
-def open_links(s, d):
+cdef long open_links(CState s, long d) noexcept nogil:
     """Nobody has a rate yet: note who has something to send and is not silent, and what links have to share."""
-    _, W, K = s.serving.shape
+    W, K = s.serving.shape[1], s.serving.shape[2]
     for link in range(K + W):
         s.left_over[link], s.wanted[link], s.load[d, link] = s.links[d, link], 0.0, 0.0
         s.flows[d, link] = s.unsettled[link] = 0
     n = 0
+    cdef long[2] links
     for w in range(W):
         for k in range(K):
             s.rate[d, w, k], s.limiting[d, w, k] = 0.0, -1
@@ -49,7 +40,8 @@ def open_links(s, d):
                 s.sending[n, 0], s.sending[n, 1] = w, k
                 s.weight[n] = s.offered[d, w, k] * s.flow_weight[d, w, k]
                 needed = s.offered[d, w, k] / s.trip[d, w, k]
-                for link in (k, K + w):
+                links[0], links[1] = k, K + w
+                for link in links:
                     s.wanted[link] += s.weight[n]
                     s.load[d, link] += needed / s.links[d, link]
                     s.flows[d, link] += 1
@@ -58,20 +50,18 @@ def open_links(s, d):
     return n
 
 
-@fast
-def keep(s, i, n):
+cdef void keep(CState s, long i, long n) noexcept nogil:
     """Whoever was the ``i``-th of those without a rate is the ``n``-th now."""
     s.sending[n, 0], s.sending[n, 1] = s.sending[i, 0], s.sending[i, 1]
     s.weight[n] = s.weight[i]
 
 
-@fast
-def share(s, d, capped):
+cdef void share(CState s, long d, bint capped) noexcept nogil:
     """Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager, 1992, 6.5.2)."""
-    _, W, K = s.serving.shape
+    W, K = s.serving.shape[1], s.serving.shape[2]
     n = open_links(s, d)
     while n:
-        tightest, level = -1, np.inf
+        tightest, level = -1, INFINITY
         for i in range(K + W):
             link = i if d == 0 else K + W - 1 - i  # of equal ones a sender's own holds its flow back, so it comes first
             if s.unsettled[link] and s.left_over[link] < level * s.wanted[link] * (1 - 1e-12):
@@ -98,12 +88,11 @@ def share(s, d, capped):
         n = left
 
 
-@entry
-def reshare(s, rules, now, d, rng):
+cdef void reshare(CState s, CRules rules, double now, long d, bitgen_t* rng) noexcept nogil:
     """Bring the flows of direction ``d`` up to date and set their rates anew."""
-    _, W, K = s.serving.shape
-    windows = rules.kept > 0.0
-    remembers = rules.loaded_trip > 0.0 and not windows
+    W, K = s.serving.shape[1], s.serving.shape[2]
+    cdef bint windows = rules.kept > 0.0
+    cdef bint remembers = rules.loaded_trip > 0.0 and not windows
     if windows:
         grow(s, rules, now, now - s.shared[d], d, rng)
         acknowledge(s, d)
@@ -121,14 +110,14 @@ def reshare(s, rules, now, d, rng):
     share(s, d, windows or remembers)
     if windows:
         queue_up(s, rules, d)
-    s.tick[d] = np.inf
+    s.tick[d] = INFINITY
     for w in range(W):
         for k in range(K):
             if s.serving[d, w, k] >= 0:
                 if s.rate[d, w, k] > 0.0:
                     s.finish[d, w, k] = now + max(0.0, s.chunk_left[d, w, k]) / s.rate[d, w, k]
                 else:
-                    s.finish[d, w, k] = np.inf
+                    s.finish[d, w, k] = INFINITY
                     s.tick[d] = min(s.tick[d], s.silent[d, w, k])
                 if windows or remembers:
                     s.tick[d] = min(s.tick[d], now + max(TICK, LATER * (now - s.same_since[d] - PATIENCE)))

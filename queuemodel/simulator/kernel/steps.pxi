@@ -1,32 +1,21 @@
 """A worker's step: drawn from the recorded ones, begun, and carried on operation by operation."""
 
-from __future__ import annotations
-
-import numpy as np
-
-from .compiler import fast
-from .queues import enqueue, serve_next, set_timer
-from .rounds import applies, end_step
-from .state import ASK, BEGIN, BUSY, COMPUTE, DONE, END, FETCH, FINISH, PER_SERVER, PUSH, READY, START
-
-
-@fast
-def begin_step(steps, s, rules, now, w, rng):
-    r = int(rng.random() * len(steps.pause))
+cdef void begin_step(CSteps steps, CState s, CRules rules, double now, long w, bitgen_t* rng) noexcept nogil:
+    r = <long>(uniform(rng) * len(steps.pause))
     base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
     if rules.unfairness > 0.0:
         for d in range(2):
             for k in range(s.flow_weight.shape[2]):
-                s.flow_weight[d, w, k] = np.exp(rules.unfairness * rng.standard_normal())
+                s.flow_weight[d, w, k] = exp(rules.unfairness * normal(rng))
     s.record[w] = r
     s.begun[w], s.seen[w], s.unfinished[w] = now, s.count[DONE], n
     s.fetched[w], s.pushed[w] = now, -1.0
     s.slow[w] = rules.slowdown[w]
-    if rules.straggler_probability > 0.0 and rng.random() < rules.straggler_probability:
+    if rules.straggler_probability > 0.0 and uniform(rng) < rules.straggler_probability:
         s.slow[w] *= rules.straggler_slowdown
     for i in range(n):
         s.missing[w, i] = steps.degree[base + i]
-        s.rank[w, i] = rng.random() if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
+        s.rank[w, i] = uniform(rng) if rules.shuffle and steps.kind[base + i] == FETCH else steps.rank[base + i]
     open_log(s, w)
     request = -1.0
     for i in range(n):
@@ -41,8 +30,7 @@ def begin_step(steps, s, rules, now, w, rng):
         set_timer(s, request, ASK, w, 0)
 
 
-@fast
-def ask(steps, s, rules, now, w):
+cdef void ask(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
     """Queue the parameters that a step of worker ``w`` requests at once; only then is their order chosen."""
     base = steps.first[s.record[w]]
     for i in range(steps.first[s.record[w] + 1] - base):
@@ -56,8 +44,7 @@ def ask(steps, s, rules, now, w):
             serve_next(steps, s, rules, now, 0, w, k)
 
 
-@fast
-def begin(steps, s, rules, now, w, i):
+cdef void begin(CSteps steps, CState s, CRules rules, double now, long w, long i) noexcept nogil:
     """Begin operation ``i`` of worker ``w``, all that it waits for being there."""
     at = steps.first[s.record[w]] + i
     kind, k = steps.kind[at], steps.server[at]
@@ -91,8 +78,7 @@ def begin(steps, s, rules, now, w, i):
     set_timer(s, start + seconds, FINISH, w, i)
 
 
-@fast
-def end_operation(steps, s, rules, now, w, i):
+cdef void end_operation(CSteps steps, CState s, CRules rules, double now, long w, long i) noexcept nogil:
     base = steps.first[s.record[w]]
     at = base + i
     if steps.kind[at] == FETCH:
@@ -114,8 +100,7 @@ def end_operation(steps, s, rules, now, w, i):
         end_step(steps, s, rules, now, w)
 
 
-@fast
-def end_chunk(steps, s, rules, now, d, w, k):
+cdef void end_chunk(CSteps steps, CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
     """A flow has carried its chunk: the tensor is there, or queues again behind the others."""
     i = s.serving[d, w, k]
     if s.left[w, i] > 0.0:
@@ -125,8 +110,7 @@ def end_chunk(steps, s, rules, now, d, w, k):
     serve_next(steps, s, rules, now, d, w, k)
 
 
-@fast
-def open_log(s, w):
+cdef void open_log(CState s, long w) noexcept nogil:
     """Take the oldest of worker ``w``'s kept steps for the one that it begins."""
     slots = s.log_step.shape[1]
     if slots:
@@ -137,8 +121,7 @@ def open_log(s, w):
             s.log_times[w, slot, i, END] = -1.0
 
 
-@fast
-def log(s, now, w, i):
+cdef void log(CState s, double now, long w, long i) noexcept nogil:
     slots = s.log_step.shape[1]
     if slots:
         slot = s.taken[w] % slots

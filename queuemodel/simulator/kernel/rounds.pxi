@@ -1,33 +1,6 @@
 """The end of a step: what it adds to the totals, and, by the way of synchronizing, who may go on."""
 
-from __future__ import annotations
-
-from .compiler import fast
-from .queues import give_up, next_timer, set_timer
-from .state import (
-    BEGIN,
-    BUSY,
-    COMPUTE,
-    DELIVERED,
-    DONE,
-    DROPPED,
-    FETCH_SPAN,
-    FINISH,
-    PUSH_SPAN,
-    ROUND,
-    SNAPSHOTS,
-    START_STEP,
-    STEP_TIME,
-    STEPS,
-    STRIDE,
-    TIME,
-    TIMERS,
-)
-from .windows import standing
-
-
-@fast
-def end_step(steps, s, rules, now, w):
+cdef void end_step(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
     """Account for a step of worker ``w`` that is over, and let go whoever may go on."""
     s.taken[w] += 1
     if rules.drops:
@@ -45,8 +18,7 @@ def end_step(steps, s, rules, now, w):
         go_on(steps, s, now, w)
 
 
-@fast
-def end_synchronous(steps, s, rules, now, w):
+cdef void end_synchronous(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
     """All go on when enough have delivered; what comes after that is dropped."""
     if s.step[w] < s.count[ROUND]:
         s.totals[DROPPED] += 1
@@ -68,8 +40,7 @@ def end_synchronous(steps, s, rules, now, w):
             go_on(steps, s, max(now, s.applied[0]), v)
 
 
-@fast
-def end_group(steps, s, rules, now, w):
+cdef void end_group(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
     """Who has delivered goes on when enough others have; nothing is dropped."""
     s.waiting[w] = True
     s.count[DELIVERED] += 1
@@ -82,8 +53,7 @@ def end_group(steps, s, rules, now, w):
             go_on(steps, s, now, v)
 
 
-@fast
-def end_round(steps, s, rules, now, w):
+cdef void end_round(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
     """All begin anew with the last awaited result; until then who delivers may use its parameters again."""
     s.current[w] = True
     s.count[DELIVERED] += 1
@@ -99,8 +69,7 @@ def end_round(steps, s, rules, now, w):
         go_on(steps, s, max(now, s.applied[0]), v)
 
 
-@fast
-def cut_short(steps, s, rules, now):
+cdef void cut_short(CSteps steps, CState s, CRules rules, double now) noexcept nogil:
     """End all unfinished steps; what they have computed and sent by now counts as work, and is lost."""
     while s.count[TIMERS]:
         end = s.timer_time[0]
@@ -117,8 +86,7 @@ def cut_short(steps, s, rules, now):
                 give_up(steps, s, rules, now, d, w, k)
 
 
-@fast
-def applies(steps, s, rules, w, at):
+cdef bint applies(CSteps steps, CState s, CRules rules, long w, long at) noexcept nogil:
     """Whether an update takes place: in a round or group once, when the last awaited gradient is there."""
     if not rules.gathers:
         return True
@@ -132,8 +100,7 @@ def applies(steps, s, rules, w, at):
     return True
 
 
-@fast
-def end_bounded(steps, s, rules, now, w):
+cdef void end_bounded(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
     """Whoever is no further ahead of the slowest than allowed goes on."""
     s.waiting[w] = True
     slowest = s.step[0]
@@ -145,8 +112,7 @@ def end_bounded(steps, s, rules, now, w):
             go_on(steps, s, now, v)
 
 
-@fast
-def go_on(steps, s, now, w):
+cdef void go_on(CSteps steps, CState s, double now, long w) noexcept nogil:
     """Worker ``w``'s next step begins after its recorded pause, and the servers' answer has waited in their queues."""
     answer = 0.0
     for k in range(s.serving.shape[2]):
@@ -154,8 +120,7 @@ def go_on(steps, s, now, w):
     set_timer(s, now + answer + steps.pause[s.record[w]], START_STEP, w, 0)
 
 
-@fast
-def count_step(s, now, w):
+cdef void count_step(CState s, double now, long w) noexcept nogil:
     """Add a step to the totals, and keep these every so many steps: more seldom once there are too many."""
     s.lags[min(s.count[DONE] - s.seen[w], len(s.lags) - 1)] += 1
     s.count[DONE] += 1

@@ -1,27 +1,28 @@
 """What a network sends when, event by event, for many rounds: gradients that fuse in cycles, slices by priority."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from ...base.compiled import compiled
+from libc.math cimport floor
 
 
-@compiled()
-def in_cycles(ready, phase, sizes, cap, cycle, volumes, seconds):
+def in_cycles(
+    const double[:, :] ready, const double[:] phase, const double[:] sizes, double cap, double cycle,
+    const double[:] volumes, const double[:] seconds
+):
     """Begin and end (S, g) of each gradient's message; ``seconds`` (v,) are those of messages of ``volumes`` bytes.
 
     All gradients that are ready when a cycle begins go in messages of at most ``cap`` bytes, one after the other; the
     next cycle begins a ``cycle`` later, or when they are through.
     """
-    S, g = ready.shape
-    begin, end = np.empty((S, g)), np.empty((S, g))
+    S, g = ready.shape[0], ready.shape[1]
+    cdef double[:, ::1] begin = np.empty((S, g)), end = np.empty((S, g))
+    cdef double tick
     for s in range(S):
         tick, j = phase[s], 0
         while j < g:
             if ready[s, j] > tick:
                 if cycle > 0:
-                    tick += np.floor((ready[s, j] - tick) / cycle) * cycle
+                    tick += floor((ready[s, j] - tick) / cycle) * cycle
                     while tick < ready[s, j]:
                         tick += max(cycle, 1e-15 * tick)
                 else:
@@ -35,24 +36,41 @@ def in_cycles(ready, phase, sizes, cap, cycle, volumes, seconds):
                     volume += sizes[last]
                     last += 1
                 begin[s, j:last] = now
-                now += np.interp(volume, volumes, seconds)
+                now += interpolated(volume, volumes, seconds)
                 end[s, j:last] = now
                 j = last
             tick = max(tick + cycle, now)
-    return begin, end
+    return begin.base, end.base
 
 
-@compiled()
-def by_priority(ready, first, work, wait, sizes, credit):
+cdef double interpolated(double x, const double[:] xs, const double[:] ys) noexcept nogil:
+    """As `numpy.interp`; ``x`` is not below the first of ``xs``."""
+    below, above = 0, len(xs)
+    while above - below > 1:
+        middle = (below + above) // 2
+        if xs[middle] <= x:
+            below = middle
+        else:
+            above = middle
+    if above == len(xs) or xs[below] == x:
+        return ys[below]
+    return (ys[above] - ys[below]) / (xs[above] - xs[below]) * (x - xs[below]) + ys[below]
+
+
+def by_priority(
+    const double[:, :] ready, const long[:] first, const double[:] work, const double[:] wait, const double[:] sizes,
+    double credit
+):
     """Begin and end (S, g) of each gradient, cut into slices ``first[j]`` to ``first[j + 1]`` of sizes (u,).
 
     Whenever less than ``credit`` bytes are under way, the next slice of the gradient that was ready last is handed
     over; what was handed over is sent in that order, each slice ``wait`` seconds after it or later.
     """
-    S, g = ready.shape
-    begin, end = np.empty((S, g)), np.empty((S, g))
-    under_way_until, under_way_bytes = np.empty(len(sizes)), np.empty(len(sizes))
-    left, stack = np.empty(g, np.int64), np.empty(g, np.int64)
+    S, g = ready.shape[0], ready.shape[1]
+    cdef double[:, ::1] begin = np.empty((S, g)), end = np.empty((S, g))
+    cdef double[::1] under_way_until = np.empty(len(sizes)), under_way_bytes = np.empty(len(sizes))
+    cdef long[::1] left = np.empty(g, np.int64), stack = np.empty(g, np.int64)
+    cdef double now, free, outstanding
     for s in range(S):
         left[:] = first[:-1]
         released, height, head, tail = 0, 0, 0, 0
@@ -83,4 +101,4 @@ def by_priority(ready, first, work, wait, sizes, credit):
                 height -= 1
             under_way_until[tail], under_way_bytes[tail] = free, sizes[u]
             outstanding, tail = outstanding + sizes[u], tail + 1
-    return begin, end
+    return begin.base, end.base
