@@ -1,0 +1,182 @@
+"""A job known by a table of measurements: rates or step times by workers, nodes and batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ...base.errors import FitError
+from ...base.estimates import Parameter, standard_errors
+from ...base.results import counted
+from ...profile.measurements import Measurement
+from .fit import Table, effective_draws
+from .law import Sizes, asynchronous, server_load
+from .prior import NUMBERS, Prior
+
+Strategy = Literal["all-reduce", "sync-ps", "async-ps"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScalingModel:
+    """How a job's rate depends on workers, nodes and batch size; made by `fit_scaling`.
+
+    Attributes
+    ----------
+    strategy : {"all-reduce", "sync-ps", "async-ps"}
+    table : Table
+        The measurements, and the prior.
+    coordinates, levels : ndarray, shapes (B, d), (B, batch sizes)
+        Equally likely draws: the prior's coordinates, and log step times of the smallest group by its batch sizes.
+    """
+
+    strategy: Strategy
+    table: Table
+    coordinates: np.ndarray
+    levels: np.ndarray
+
+    @property
+    def base(self) -> Measurement:
+        """The smallest measured group: what speedup and efficiency relate to."""
+        return self.table.groups[0][0]
+
+    @property
+    def effective_draws(self) -> float:
+        """Effective sample size of the draws: those that resampling left equal count as one."""
+        some = self.coordinates[:, self.table.depends(self.coordinates)]
+        copies = np.unique(some, axis=0, return_counts=True)[1] if some.size else np.ones(len(some))
+        return effective_draws(np.log(copies))
+
+    def draws(self, sizes: Sizes) -> np.ndarray:
+        """Log steps per second of all workers, shape (n, B)."""
+        level = self.levels @ self.table.weights(sizes).T
+        return (np.log(sizes.workers) - level - self.table.relative(self.coordinates, sizes)).T
+
+    def error(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+        """Standard deviation (n, B) of a measurement's logarithm from each draw; its size drawn, hence Student's t."""
+        n, misfit = sizes.workers, self.table.values(self.coordinates)["misfit"][:, 0]
+        doublings = np.log2(np.maximum(np.maximum(n / self._largest, self.base.workers / n), 1.0))[:, None]
+        size = np.sqrt(NUMBERS["freedom"] / rng.chisquare(NUMBERS["freedom"], len(misfit)))
+        return np.asarray(np.sqrt(misfit**2 * (1.0 + NUMBERS["drift"] ** 2 * doublings) + NUMBERS["noise"] ** 2) * size)
+
+    def point(self, draws: np.ndarray) -> np.ndarray:
+        """The point estimate (n,) of draws (n, B) of throughput or of its bounds: a quantile, which keeps their order.
+
+        The median; of asynchronous workers less, since above a measurement relative errors are larger (chosen on
+        sources left out; Gneiting, "Making and evaluating point forecasts", 2011).
+        """
+        return np.asarray(np.quantile(draws, NUMBERS["quantile"] if self.strategy == "async-ps" else 0.5, axis=1))
+
+    def bounds(self, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+        """Log asymptotic bounds (n, B) of draws of asynchronous workers: computation and load in turn, or at once."""
+        v = self.table.values(self.coordinates)
+        compute, load = self.table.compute(v, sizes), server_load(v, sizes)
+        rate = self.draws(sizes).T + np.log(asynchronous(v, sizes, compute))
+        return (rate - np.log(compute + load)).T, (rate - np.log(np.maximum(compute, load))).T
+
+    @property
+    def saturation_workers(self) -> np.ndarray:
+        """N* (B,) of asynchronous workers: computation and the busiest server's load are equal."""
+        v = self.table.values(self.coordinates)
+        share = self.table.sizes.server_share[0]
+        return np.asarray(((v["demand"] * share) ** (-1.0 / v["growth"]))[:, 0])
+
+    @cached_property
+    def misfits(self) -> tuple[tuple[Measurement, float], ...]:
+        """Measurements far from most draws, and their mean relative differences."""
+        off = self.table.log_time + self.draws(self.table.sizes).T - np.log(self.table.sizes.workers)
+        far = (np.abs(off) > NUMBERS["outlier"] * self.table.scale(self.coordinates)).mean(axis=0) > 0.5
+        return tuple((self.table.groups[i][0], float(-off[:, i].mean())) for i in np.flatnonzero(far))
+
+    @property
+    def outliers(self) -> tuple[Measurement, ...]:
+        """Misfits that most of four or more others contradict: a law is not contradicted by three points."""
+        few = len(self.table.groups) > max(3, 3 * len(self.misfits))
+        return tuple(m for m, _ in self.misfits) if few else ()
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
+        step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
+        note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
+        found = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
+        for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
+            draws = v[name][:, 0] * (self.table.reference if unit else 1.0)
+            found.append(
+                Parameter(
+                    name, float(np.median(draws)), "s" if unit else "", standard_error=float(standard_errors(draws)),
+                    origin="measured" if measured else "assumed", identified=bool(measured), note=note,
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What measurements leave open, or contradict, a clause each."""
+        found = [f"{counted(m.workers, 'worker')}: {off:+.0%} off the fit" for m, off in self.misfits]
+        found = [f"{one}, an outlier" if self.outliers else f"{one}, unlike published jobs" for one in found]
+        nodes = self.table.sizes.nodes
+        if self.strategy == "async-ps":
+            if not self._measured[0]:
+                basis = "the parameters' bytes" if self.table.prior.bytes else "published jobs"
+                found.append(f"no saturation up to {counted(self._largest, 'worker')}: estimated from {basis}")
+        elif nodes.max() <= 2:
+            beyond = "two nodes" if nodes.max() == 2 else "one node"
+            found.append(f"growth beyond {beyond} is estimated from published jobs")
+        elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
+            found.append("rounds grow faster than in most published jobs")
+        return tuple(found)
+
+    @property
+    def _largest(self) -> int:
+        return max(m.workers for m in self.table.measured)
+
+    def _mean(self, name: str) -> float:
+        """Mean of a coordinate, in standard deviations of its prior."""
+        names = [one.name for one in self.table.prior.coordinates]
+        return float(self.coordinates[:, names.index(name)].mean())
+
+    @cached_property
+    def _measured(self) -> np.ndarray:
+        return self.table.depends(self.coordinates) & (self.coordinates.std(axis=0) < NUMBERS["narrowed"])
+
+
+def fit_scaling(
+    measured: Iterable[Measurement],
+    *,
+    strategy: Strategy,
+    sparse_gradients: bool = False,
+    parameter_bytes: float | None = None,
+    link: float | None = None,
+    prior: Prior | None = None,
+    seed: int = 0,
+) -> ScalingModel:
+    """Fit how a job's rate depends on workers, nodes and batch size.
+
+    Parameters
+    ----------
+    measured : iterable of Measurement
+        Of one group or more, whatever its size.
+    strategy : {"all-reduce", "sync-ps", "async-ps"}
+    sparse_gradients : bool
+        Whether most parameters of a synchronous job are embeddings.
+    parameter_bytes, link : float, optional
+        Bytes of the parameters, and bytes per second of each asynchronous server's link.
+    prior : Prior, optional
+        In place of the one learnt from all published jobs.
+    seed : int
+
+    Raises
+    ------
+    FitError
+        When nothing was measured.
+    """
+    if not (rows := tuple(measured)):
+        raise FitError("fit: at least one measurement is needed, got none")
+    if strategy == "async-ps":
+        prior = prior or Prior.of(strategy, bytes=parameter_bytes, link=link)
+    table = Table(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy))
+    return ScalingModel(strategy, table, *table.draw(np.random.default_rng(seed)))
