@@ -1,4 +1,4 @@
-"""Throughput of distributed training against node count, from a short profile and a closed queueing network."""
+"""Measurement of distributed training against node count, from a short profile and a closed queueing network."""
 
 from importlib import import_module as _import
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ _NAMES = {
     """,
     "curves": "ThroughputCurve fit_convergence next_measurement plan",
     "models": """
-        Instance PlacedStep fit fit_placements load plan_instances predict read_instances read_placements simulate
+        Instance fit load plan_instances predict read_instances simulate
     """,
     "profile": """
-        Cluster Job Operation Profile Scenario Source Step Throughput copy_examples example_profile example_throughputs
+        Cluster Job Measurement Operation Profile Scenario Source Step copy_examples example_profile example_throughputs
         noise_scale read_throughputs
     """,
 }

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from queuemodel import Profile, Throughput, ThroughputCurve
+from queuemodel import Profile, Measurement, ThroughputCurve
 from queuemodel.models import predict
 
 from .blind import BLIND
@@ -27,7 +27,7 @@ from .untold import hidden
 GIVEN_WORKERS: tuple[tuple[int, ...], ...] = ((), (4,), (2, 4))
 GIVEN_RANKS: tuple[tuple[int, ...], ...] = ((), (3,), (3, 4))
 
-Predict = Callable[[list[Throughput], list[int]], ThroughputCurve]
+Predict = Callable[[list[Measurement], list[int]], ThroughputCurve]
 
 
 class Gain(NamedTuple):
@@ -42,7 +42,7 @@ def judge(workers: np.ndarray, measured: np.ndarray, given: Sequence[int], ask: 
     """A series with the mean throughput of some numbers of workers given; None where these were not measured."""
     if not {*given} <= {*workers.tolist()}:
         return None
-    points = [Throughput(workers=n, steps_per_second=float(measured[workers == n].mean())) for n in given]
+    points = [Measurement(workers=n, steps_per_second=float(measured[workers == n].mean())) for n in given]
     judged = [n for n in np.unique(workers).tolist() if n > 1 and n not in (2, 3, 4)]
     if not judged:
         return None
@@ -57,7 +57,7 @@ def servers(profile: Profile, method: str) -> Predict:
     """Steps on parameter servers, by a method."""
     servers = profile.cluster.parameter_servers
 
-    def ask(points: list[Throughput], counts: list[int]) -> ThroughputCurve:
+    def ask(points: list[Measurement], counts: list[int]) -> ThroughputCurve:
         there = [msgspec.structs.replace(point, parameter_servers=servers) for point in points]
         return predict(profile, workers=counts, method=method, throughputs=there)
 

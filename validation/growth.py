@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 import queuemodel.models.growth
-from queuemodel import Job, Throughput
+from queuemodel import Job, Measurement
 from queuemodel.base.files import write_atomically
 from queuemodel.models import GrowthModel
 from queuemodel.models.demands import largest_share
@@ -146,7 +146,7 @@ class Judged:
         return float(interval_score(np.log(self.lower), np.log(self.upper), np.log(self.measured)).mean())
 
 
-Fit = Callable[[list[Throughput]], GrowthModel]
+Fit = Callable[[list[Measurement]], GrowthModel]
 
 
 def fit_of(job: Scaling, *, told: bool = False, prior: Prior | None = None) -> Fit:

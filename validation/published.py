@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from queuemodel import PlacedStep, Throughput, read_placements
+from queuemodel import PlacedStep, Measurement, read_placements
 from queuemodel.models import predict
 from queuemodel.models.growth import Strategy
 
@@ -73,10 +73,10 @@ class Scaling:
         """As `fit` counts them."""
         return self.nodes * self.ranks_per_node
 
-    def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Throughput]:
+    def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Measurement]:
         """Measured throughputs, as `fit` takes them."""
         return [
-            Throughput(workers=int(n), steps_per_second=float(x), parameter_servers=self.servers)
+            Measurement(workers=int(n), steps_per_second=float(x), parameter_servers=self.servers)
             for n, x in zip(self.workers[which], self.throughput[which], strict=True)
         ]
 

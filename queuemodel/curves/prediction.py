@@ -78,14 +78,17 @@ class Prediction:
         cls, workers: np.ndarray, *logs: np.ndarray, error: np.ndarray | float = 0.0, noise: np.ndarray | float = 0.0,
         weights: Sequence[float] = (1.0,), **more: Any,
     ) -> Prediction:  # fmt: skip
-        """Of draws (P, B) of log throughput under each kind of network, whose probabilities are the weights."""
+        """Of draws (P, B) of log throughput under each kind of network, whose probabilities are the weights.
+
+        ``error`` is (P,), or (P, M) of each draw.
+        """
         draws = [one.shape[1] for one in logs]
         return cls(
             workers=workers,
             mean=np.concatenate(logs, axis=1),
             weights=np.repeat(np.divide(weights, draws), draws),
             kind=np.repeat(np.arange(len(draws)), draws),
-            error=np.reshape(np.broadcast_to(error, workers.shape), (-1, 1)),
+            error=error if np.ndim(error) == 2 else np.reshape(np.broadcast_to(error, workers.shape), (-1, 1)),
             noise=np.broadcast_to(noise, workers.shape),
             **{"spread": np.zeros((len(workers), 1))} | more,
         )

@@ -17,7 +17,8 @@ from ..base.files import constants
 from ..base.results import counted, percent
 from ..curves.prediction import Prediction
 from ..profile.bandwidth import contradiction, hardly_used, transfer_time
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.scenario import of_group
 from ..transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
 from ..transport.trees import COLLECTIVES
@@ -77,7 +78,7 @@ class AllReduceModel(Model):
     """
 
     fitted: FittedRounds
-    measured: tuple[Throughput, ...] = ()
+    measured: tuple[Measurement, ...] = ()
     changes = (*of_group("rounds"), "bandwidth", "accelerator_speed", "batch_size")
     kind = "of all-reduce"
 
@@ -88,11 +89,11 @@ class AllReduceModel(Model):
         return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
 
     @property
-    def conditions(self) -> tuple[Throughput, ...]:
+    def conditions(self) -> tuple[Measurement, ...]:
         """See `Model`."""
         return self.measured
 
-    def is_here(self, point: Throughput) -> bool:
+    def is_here(self, point: Measurement) -> bool:
         """See `Model`."""
         wanted = self.scenario.bandwidth
         same = point.bandwidth == (None if wanted == self.fitted.nominal else wanted)

@@ -16,7 +16,7 @@ from ..base.estimates import Parameter
 from ..base.files import constants
 from ..base.results import counted
 from ..profile.bandwidth import best_rates
-from ..profile.job import Throughput
+from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from ..profile.throughputs import on_profiled_links
@@ -34,7 +34,7 @@ THROUGHPUT_ERROR = _NUMBERS["throughput_error"]
 
 
 def fit_network(
-    profile: Profile, *, throughputs: Sequence[Throughput] = (), form: Form = "links", seed: int = 0
+    profile: Profile, *, throughputs: Sequence[Measurement] = (), form: Form = "links", seed: int = 0
 ) -> TrainingModel:
     """Fit the closed network of a profile with recorded steps.
 
@@ -55,7 +55,7 @@ def fit_network(
     return TrainingModel(without_tracing(replace(fitted, measured=tuple(measured), contradiction=against), seed=seed))
 
 
-def contradicted(measured: Sequence[Throughput], fitted: Fitted, *, held_up: bool) -> str:
+def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, held_up: bool) -> str:
     """The note where most throughputs are far from the profile, by steps alone; empty for none.
 
     Raises
@@ -87,7 +87,7 @@ def contradicted(measured: Sequence[Throughput], fitted: Fitted, *, held_up: boo
     return f"the throughputs contradict the profile ({named}); {unit}"
 
 
-def untraced_throughput(measured: Sequence[Throughput], servers: int) -> float | None:
+def untraced_throughput(measured: Sequence[Measurement], servers: int) -> float | None:
     """Mean measured steps per second of one worker, which tracing did not slow; None where there is none."""
     alone = [point.steps_per_second for point in measured if is_untraced(point, servers)]
     return float(np.mean(alone)) if alone else None
@@ -124,6 +124,6 @@ def _lasting(demands: Demands, seconds: np.ndarray) -> Demands:
     return demands.scaled(server=share, worker=1.0).with_worker(seconds - share * demands.server)
 
 
-def is_untraced(point: Throughput, servers: int) -> bool:
+def is_untraced(point: Measurement, servers: int) -> bool:
     """Whether it is of one worker on the profiled machines, on so many servers."""
     return (point.workers, point.parameter_servers, point.bandwidth) == (1, servers, None)

@@ -18,7 +18,8 @@ from ..base.files import constants
 from ..base.results import counted
 from ..curves.prediction import Prediction
 from ..profile.bandwidth import transfer_time
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.scenario import Scenario
 from ..queueing.network import Network
 from ..queueing.solve import solve
@@ -59,14 +60,14 @@ class TrainingModel(Model):
         Synchronous training: the squared coefficient of variation of a worker's own time.
     steps_per_round : int
         Results of whatever workers that the server applies at once, 0: each on its own.
-    synchronized : tuple of Throughput
+    synchronized : tuple of Measurement
         Measured of several workers who train in rounds.
     """
 
     fitted: Fitted
     barrier: float | None = None
     steps_per_round: int = 0
-    synchronized: tuple[Throughput, ...] = ()
+    synchronized: tuple[Measurement, ...] = ()
     changes = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of the closed network"
 
@@ -131,17 +132,17 @@ class TrainingModel(Model):
         )
 
     @property
-    def conditions(self) -> list[Throughput]:
+    def conditions(self) -> list[Measurement]:
         """See `Model`; one worker on the profiled machines has set the length of a step."""
         servers = self.fitted.servers.count
         points = self.synchronized if self.in_rounds else self.fitted.measured
         return [p for p in points if (p.workers, p.parameter_servers, p.bandwidth) != (1, servers, None)]
 
-    def machines_of(self, point: Throughput) -> Scenario:
+    def machines_of(self, point: Measurement) -> Scenario:
         """See `Model`."""
         return replace(Model.machines_of(self, point), parameter_servers=point.parameter_servers)
 
-    def is_here(self, point: Throughput) -> bool:
+    def is_here(self, point: Measurement) -> bool:
         """See `Model`."""
         alike = not {*self.other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
         return alike and point.parameter_servers == self.servers.count
@@ -229,7 +230,7 @@ class TrainingModel(Model):
         return Network(queues, classes=classes, name=self.job.name)
 
     def pace(self, populations: np.ndarray) -> Pace:
-        """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
+        """Measurement, residence times and workers' own times at increasing populations, of the demands as they are."""
         pace = self._solved(self.rule, self.fitted.demands, populations)
         X = np.minimum(pace.X, self._computed(populations))
         return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
@@ -367,7 +368,7 @@ class TrainingModel(Model):
         _ = self.rule  # refuses what it does not cover
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
-        """Throughput (n, B) of the draws."""
+        """Measurement (n, B) of the draws."""
         X = self._solved(self.rule, self.fitted.draws, populations).X
         return np.minimum(X, self._computed(populations)[:, None])
 

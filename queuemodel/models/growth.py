@@ -30,7 +30,8 @@ from ..base.files import constants
 from ..base.results import counted, percent
 from ..curves.prediction import Prediction
 from ..profile.bandwidth import LINK_EFFICIENCY, contradiction
-from ..profile.job import MOST_WORKERS, Job, Throughput
+from ..profile.job import MOST_WORKERS, Job
+from ..profile.measurements import Measurement
 from ..profile.throughputs import doubt
 from ..queueing.bounds import knee_throughput
 from .demands import Servers, largest_share, uneven_shards
@@ -260,7 +261,7 @@ class GrowthModel(Model):
 
     Attributes
     ----------
-    measured : tuple of Throughput
+    measured : tuple of Measurement
     strategy : {"async-ps", "sync-ps", "all-reduce"}
     job : Job
     prior : Prior
@@ -273,7 +274,7 @@ class GrowthModel(Model):
         What is assumed of how the job trains.
     """
 
-    measured: tuple[Throughput, ...]
+    measured: tuple[Measurement, ...]
     strategy: Strategy
     job: Job
     prior: Prior
@@ -312,7 +313,7 @@ class GrowthModel(Model):
         return Servers("single", uneven_shards(most)).changed(self.scenario)
 
     @property
-    def on_such_servers(self) -> list[Throughput]:
+    def on_such_servers(self) -> list[Measurement]:
         """What was measured on as many servers as specified."""
         if self.strategy != "async-ps":
             return list(self.measured)
@@ -516,7 +517,7 @@ def _of_servers(model: GrowthModel) -> tuple[Parameter, ...]:
 
 
 def fit_throughputs(
-    measured: Sequence[Throughput],
+    measured: Sequence[Measurement],
     *,
     job: Job,
     strategy: Strategy,

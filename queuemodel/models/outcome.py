@@ -15,7 +15,8 @@ from ..base.estimates import Parameter
 from ..base.results import Result, counted, percent
 from ..curves.curve import ThroughputCurve, require_workers
 from ..curves.prediction import Prediction
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.scenario import Scenario, of_group, require_answered
 from ..profile.throughputs import doubt
 from .explorer import Explorer
@@ -48,7 +49,7 @@ class Breakdown:
 class Outcome:
     """What a model predicts at n numbers of workers, before an interval is asked for."""
 
-    workers: np.ndarray  # (n,): Increasing, the first is 1
+    workers: np.ndarray  # (n,): Increasing, the base of speedup among them
     throughput: np.ndarray  # (n,): Steps of all workers per second
     prediction: Prediction  # At these places
     kinds: tuple[str, ...] = ()  # Names of its kinds of network, where there are several
@@ -100,19 +101,24 @@ class Model(Result):
         return None
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """Throughput at these numbers of workers, and perhaps at others between them."""
+        """Measurement at these numbers of workers, and perhaps at others between them."""
         raise NotImplementedError
 
     @property
-    def conditions(self) -> Sequence[Throughput]:
+    def base_workers(self) -> int:
+        """Number of workers that speedup and efficiency relate to."""
+        return 1
+
+    @property
+    def conditions(self) -> Sequence[Measurement]:
         """Measurements of jobs that train in this way, beyond what the fit has used."""
         return ()
 
-    def machines_of(self, point: Throughput) -> Scenario:
+    def machines_of(self, point: Measurement) -> Scenario:
         """The scenario on the machines where a measurement was made."""
         return replace(self.scenario, **dict.fromkeys(CHANGED, None) | {"bandwidth": point.bandwidth})
 
-    def is_here(self, point: Throughput) -> bool:
+    def is_here(self, point: Measurement) -> bool:
         """Whether a measurement was made on the machines of this scenario."""
         return self.machines_of(point) == self.scenario
 
@@ -162,7 +168,7 @@ class Model(Result):
         require_share(confidence, "confidence", open_ended=True)
         require_seed(seed, "throughput: seed")
         here = [point.workers for point in model.conditions if model.is_here(point)]
-        outcome = model.outcome(np.union1d(counts, [1, *here]), seed=seed)
+        outcome = model.outcome(np.union1d(counts, [model.base_workers, *here]), seed=seed)
         return finish(model, conditioned(model, outcome, seed=seed), counts, confidence)
 
     def explore(self, *, workers: int = 32) -> Explorer:
@@ -234,7 +240,8 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         steps_per_second=X[at],
         lower=lower[at],
         upper=upper[at],
-        single=float(X[0]),
+        single=float(X[np.searchsorted(outcome.workers, model.base_workers)]) / model.base_workers,
+        base_workers=model.base_workers,
         batch_size=model.job.batch_size,
         dataset_size=model.job.dataset_size,
         confidence=confidence,

@@ -17,11 +17,12 @@ from ..base.checks import require_choice, require_count, require_seed
 from ..base.errors import DataError, FitError, ModelError
 from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, NUMBERS, Scenario, of_group
 from ..profile.synchronization import Synchronization
-from ..profile.throughputs import as_throughputs, on_profiled_links, read_throughputs, require_measured, warn_of_rounds
+from ..profile.throughputs import as_throughputs, on_profiled_links, require_measured, warn_of_rounds
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
@@ -32,15 +33,15 @@ from .demands import Form
 from .growth import GrowthModel, fit_throughputs
 from .growth import Strategy as Rounds
 from .outcome import Model
-from .placements import PlacedStep, PlacementModel, fit_placements, holds_placements, read_placements
 from .round_fit import fit_rounds, rounds_of_steps
+from .scaling import ScalingModel, fit_scaling
 from .simulated_rounds import SimulatedRounds, simulate_rounds
 from .simulation import SimulationModel
 from .step_fit import own_scv
 
 PathName: TypeAlias = str | os.PathLike[str]
-Data: TypeAlias = Profile | Sequence[Throughput] | Sequence[PlacedStep]
-Measured: TypeAlias = PathName | Iterable[Throughput | Profile | PathName]
+Data: TypeAlias = Profile | Sequence[Measurement]
+Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
 METHODS = ("auto", "mva", "trace")
 UNTRACED = "needs a profile with recorded operations; import one from traces"
@@ -65,21 +66,22 @@ def fit(
     throughputs: Measured = (),
     seed: int = 0,
     **fields: Any,
-) -> TrainingModel | AllReduceModel | GrowthModel:
+) -> TrainingModel | AllReduceModel | GrowthModel | ScalingModel:
     """Fit the model of a training job.
 
     Steps on parameter servers give a closed network (`TrainingModel`) of asynchronous workers, of a barrier (sync-ps)
     and of k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds of
     data-parallel training give an `AllReduceModel`, and so do operations of steps on servers, for all-reduce. Of
-    throughputs alone a `GrowthModel` is fitted, whose growth is learnt from published series.
+    throughputs alone a `GrowthModel` is fitted, whose growth is learnt from published series, and of measurements of
+    GPUs on nodes a `ScalingModel`.
 
     Parameters
     ----------
-    data : Profile, or sequence of Throughput, or the path of a file that `load` reads
+    data : Profile, or sequence of Measurement, or the path of a file that `load` reads
     scenario : Scenario, optional
         How the job trains (what the profile recorded unless given, and asynchronously for throughputs
         alone), and what differs from the profile.
-    throughputs : sequence of Throughput
+    throughputs : sequence of Measurement
         Measured for other node counts, besides those in the profile; or paths of tables of them.
     seed : int
         Of the resampling.
@@ -93,7 +95,7 @@ def fit(
 
     Returns
     -------
-    TrainingModel, AllReduceModel or GrowthModel
+    TrainingModel, AllReduceModel, GrowthModel or ScalingModel
         Each has ``what_if(...)`` and ``throughput(workers)``.
 
     Raises
@@ -117,18 +119,21 @@ def fit(
     require_seed(seed, "fit: seed")
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(data, question)
-    return _fitted(cast("Profile | Sequence[Throughput]", data), question, strategy, measured, seed)
+    return _fitted(cast("Profile | Sequence[Measurement]", data), question, strategy, measured, seed)
 
 
 def _fitted(
-    data: Profile | Sequence[Throughput],
+    data: Profile | Sequence[Measurement],
     question: Scenario,
     strategy: str,
-    throughputs: Sequence[Throughput],
+    throughputs: Sequence[Measurement],
     seed: int,
-) -> TrainingModel | AllReduceModel | GrowthModel:
+) -> TrainingModel | AllReduceModel | GrowthModel | ScalingModel:
     """The model that is solved, of a question that belongs to the data."""
     profile = data if isinstance(data, Profile) else None
+    if profile is None and on_nodes(data):
+        table = fit_scaling([*cast("Sequence[Measurement]", data), *throughputs], strategy="all-reduce", seed=seed)
+        return table.what_if(**question.of(ScalingModel.changes))
     if profile:
         profile, question = question.on(profile)
     stepped = profile is not None and bool(profile.steps)
@@ -156,7 +161,7 @@ def _fitted(
     if not waiting.solvable:
         raise ModelError(f"strategy {what!r} is not a closed network; `predict` simulates recorded operations")
     form = cast("Form", question.form or "links")
-    synchronized: list[Throughput] = []
+    synchronized: list[Measurement] = []
     if waiting != Synchronization():  # one worker waits for nobody
         synchronized = on_profiled_links([point for point in throughputs if point.workers > 1], profile)
         throughputs = [point for point in (*profile.throughputs, *throughputs) if point.workers == 1]
@@ -169,8 +174,8 @@ def _fitted(
 
 
 def _of_throughputs(
-    data: Profile | Sequence[Throughput],
-    throughputs: Sequence[Throughput],
+    data: Profile | Sequence[Measurement],
+    throughputs: Sequence[Measurement],
     question: Scenario,
     strategy: str,
     known: dict[str, Any],
@@ -209,8 +214,8 @@ def predict(
 
     Parameters
     ----------
-    data : Profile, or sequence of Throughput or of PlacedStep
-        A worker of the latter is a GPU. Or the path of a file with one of these, which `load` reads.
+    data : Profile, or sequence of Measurement
+        A worker of measurements on nodes is a GPU. Or the path of a file with one of these, which `load` reads.
     scenario : Scenario, optional
         How the job trains, and what differs from the profile. Asynchronous workers on parameter servers, a barrier
         (``"sync-ps"`` without backup workers) and ``"k-batch-async"`` have a closed network; all half-synchronous
@@ -220,7 +225,7 @@ def predict(
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone and covers everything requested.
-    throughputs : sequence of Throughput or Profile
+    throughputs : sequence of Measurement or Profile
         Measured besides the profile, or paths, of workers who wait for each other as in the scenario; of a profile of
         several workers, what its steps show. They condition what is predicted (`queuemodel.curves.prediction`).
     confidence : float
@@ -245,12 +250,8 @@ def predict(
     counts = require_workers(workers).tolist()
     require_seed(seed, "predict: seed")
     question = (scenario or Scenario()).updated(**fields)
-    if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
-        model: Model = _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs)
-        return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
-    if question.gpus_per_node is not None:
-        raise ModelError("predict: gpus_per_node applies to jobs measured by placement (step times by nodes and GPUs)")
     measured, strategy = as_throughputs(throughputs), require_answerable(data, question)
+    model: Model
     if isinstance(data, Profile) and data.steps and strategy != "all-reduce":
         waiting = question.synchronization
         waiting.require_workers(counts[0])
@@ -263,19 +264,8 @@ def predict(
         raise ModelError(f"predict: method {method!r} {UNTRACED}")
     for name in question.of(of_group("simulation")):
         raise ModelError(f"predict: {name} applies to the simulation only; use method 'trace'")
-    model = _fitted(cast("Profile | Sequence[Throughput]", data), question, strategy, measured, seed)
+    model = _fitted(cast("Profile | Sequence[Measurement]", data), question, strategy, measured, seed)
     return model.throughput(counts, confidence=confidence, seed=seed)
-
-
-def _of_placements(
-    data: Sequence[PlacedStep], question: Scenario, method: str, throughputs: Sequence[Any]
-) -> PlacementModel:
-    others = [name for name in question.specified if name not in ("strategy", *PlacementModel.changes)]
-    others += ["strategy"] * (question.strategy not in (None, "all-reduce"))
-    others += ["method"] * (method != "auto") + ["throughputs"] * bool(throughputs)
-    if others:
-        raise ModelError(f"predict: {others[0]} does not apply to a job measured by placement; leave it out")
-    return fit_placements(data)
 
 
 def simulated(profile: Profile, question: Scenario, method: str) -> bool:
@@ -387,9 +377,17 @@ def simulate(
 
 def require_answerable(data: object, question: Scenario) -> str:
     """How the job trains, as specified, recorded, or else asynchronously; what belongs to other ways is refused."""
-    recorded = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
-    strategy = question.strategy or recorded
+    recorded = isinstance(data, Profile) and data.rounds and not data.steps
+    strategy = question.strategy or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
+    if on_nodes(data):
+        known = ("strategy", *ScalingModel.changes)
+        if other := next((name for name in question.specified if name not in known), None):
+            raise ModelError(f"{other} does not apply to a table of GPUs on nodes; leave it out")
+        if strategy != "all-reduce":
+            raise ModelError(f"a table of GPUs on nodes is of strategy 'all-reduce', not {strategy!r}")
+    elif question.gpus_per_node is not None:
+        raise ModelError("gpus_per_node applies to tables of GPUs on nodes (step times by nodes and GPUs)")
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
@@ -405,15 +403,20 @@ def require_answerable(data: object, question: Scenario) -> str:
     return strategy
 
 
-def load(path: PathName) -> Profile | list[Throughput] | list[PlacedStep]:
-    """Read a profile (JSON), or measured throughputs or step times by placement (a name in .csv or .csv.gz)."""
+def on_nodes(data: object) -> bool:
+    """Whether it is a table that says on how many nodes GPUs were measured."""
+    return isinstance(data, Sequence) and any(getattr(point, "nodes", None) is not None for point in data)
+
+
+def load(path: PathName) -> Profile | Sequence[Measurement]:
+    """Read a profile (JSON), or a table of measurements (a name in .csv or .csv.gz)."""
     if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
         raise DataError(f"{path}: not a profile; recorded traces become one by queuemodel import-trace FOLDER")
     if Path(path).name.endswith((".json", ".json.gz")) or read_bytes(path).lstrip()[:1] in (b"{", b"["):
         return Profile.load(path)
     if not Path(path).name.lower().endswith((".csv", ".csv.gz")):
-        raise DataError(f"{path}: not a profile; throughputs and step times by placement are read from a .csv")
-    return read_placements(path) if holds_placements(path) else read_throughputs(path)
+        raise DataError(f"{path}: not a profile; tables of measurements are read from a .csv")
+    return read_measurements(path)
 
 
 def read_if_path(data: Any) -> Any:
@@ -423,14 +426,14 @@ def read_if_path(data: Any) -> Any:
 
 def measured_besides(
     data: Any, measured: Measured, points: Iterable[tuple[int, float | None, float]] = ()
-) -> list[Throughput | Profile]:
+) -> list[Measurement | Profile]:
     """What was measured besides, read where it is a path: throughputs, and profiles of several workers.
 
     Single ``points`` are workers, bandwidth (None: as profiled) and steps per second, on the servers of ``data``.
     """
     found = map(read_if_path, [measured] if isinstance(measured, str | os.PathLike) else measured)
     servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1) if points else 1
-    return [one for some in found for one in (some if isinstance(some, list) else [some])] + [
-        Throughput(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
+    return [one for some in found for one in (some if isinstance(some, Sequence) else [some])] + [
+        Measurement(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
         for n, bandwidth, speed in points
     ]

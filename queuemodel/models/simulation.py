@@ -18,7 +18,8 @@ from ..base.results import counted
 from ..curves.curve import ThroughputCurve, require_workers
 from ..curves.prediction import Prediction
 from ..profile.bandwidth import best_rates, nominal_bandwidth, transports_of
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario, of_group
 from ..profile.synchronization import Synchronization
@@ -56,7 +57,7 @@ class SimulationModel(Model):
     """
 
     profile: Profile
-    measured: tuple[Throughput, ...] = ()
+    measured: tuple[Measurement, ...] = ()
     synchronization: Synchronization = field(default_factory=Synchronization)
     settings: dict[str, Any] = field(default_factory=dict)
     changes = (
@@ -159,17 +160,17 @@ class SimulationModel(Model):
         return kinds, runs[0], prediction
 
     @property
-    def conditions(self) -> list[Throughput]:
+    def conditions(self) -> list[Measurement]:
         """See `Model`."""
         return on_profiled_links(self.measured, self.profile)
 
-    def machines_of(self, point: Throughput) -> Scenario:
+    def machines_of(self, point: Measurement) -> Scenario:
         """See `Model`."""
         own = self.profile.cluster.parameter_servers
         servers = None if point.parameter_servers == own else point.parameter_servers
         return replace(Model.machines_of(self, point), parameter_servers=servers)
 
-    def is_here(self, point: Throughput) -> bool:
+    def is_here(self, point: Measurement) -> bool:
         """See `Model`."""
         cluster = self.profile.cluster
         known = {
@@ -279,7 +280,7 @@ def trace_curve(
     *,
     workers: int | Iterable[int] = range(1, 33),
     confidence: float = 0.9,
-    measured: Sequence[Throughput] = (),
+    measured: Sequence[Measurement] = (),
     seed: int = 0,
     **settings: Any,
 ) -> ThroughputCurve:
@@ -295,14 +296,14 @@ def trace_throughput(
     seed: int = 0,
     **settings: Any,
 ) -> np.ndarray:
-    """Throughput, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
+    """Measurement, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
     require_share(confidence, "confidence", open_ended=True)
     _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
     _, lower, upper = prediction.interval(confidence)
     return np.array([np.exp(prediction.mean[:, 0]), lower, upper]).T
 
 
-def _model(profile: Profile, measured: Sequence[Throughput], settings: dict[str, Any]) -> SimulationModel:
+def _model(profile: Profile, measured: Sequence[Measurement], settings: dict[str, Any]) -> SimulationModel:
     changes = {name: settings.pop(name) for name in SimulationModel.changes if settings.get(name) is not None}
     waiting = Synchronization.read(settings.pop("synchronization", None))
     return SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
@@ -311,7 +312,7 @@ def _model(profile: Profile, measured: Sequence[Throughput], settings: dict[str,
 def _simulated(
     profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Throughput (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
+    """Measurement (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
     X, errors = np.array([throughput(replications) for replications in runs]), []
     for x, replications in zip(X, runs, strict=True):
         own = np.array([run.throughput for run in replications])

@@ -12,7 +12,8 @@ from ..base.errors import FitError
 from ..base.estimates import Origin, Parameter, standard_errors
 from ..base.files import constants
 from ..profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..transport.sharing import BUFFER, CONTROLS, FewFlows
 from .demands import FORMS, Demands, Form, Servers
@@ -50,7 +51,7 @@ class Fitted:
     repulsion: float = 0.0
     few_flows: FewFlows | None = None
     few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which is unknown, is BBR
-    measured: tuple[Throughput, ...] = ()
+    measured: tuple[Measurement, ...] = ()
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
     note: str = ""  # What this fit cannot know
     contradiction: str = ""  # Which throughputs contradict the profile; empty for none

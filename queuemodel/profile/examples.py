@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..base.checks import nearest
 from ..base.errors import DataError
-from .job import Throughput
+from .measurements import Measurement
 from .profile import Profile
 from .throughputs import read_throughputs
 
@@ -37,7 +37,7 @@ def example_profile(name: str = "alexnet-60") -> Profile:
     return Profile.from_json(_file(f"{name}.json").read_bytes(), where=f"example {name}.json")
 
 
-def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
+def example_throughputs(name: str = "alexnet-60") -> list[Measurement]:
     """Throughputs measured on the same cluster with up to 8 workers, or in a cloud ("shakesmall-p100") on 1 to 8.
 
     Examples

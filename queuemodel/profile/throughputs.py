@@ -13,7 +13,7 @@ from ..base.checks import FASTEST_LINK
 from ..base.errors import DataError, ModelError, QueueModelError, QueueModelWarning
 from ..base.files import Row, constants, parse_bandwidth, read_rows
 from ..base.results import counted
-from .job import Throughput
+from .measurements import Measurement
 from .profile import Profile
 
 #: Said where a table has no workers.
@@ -37,16 +37,16 @@ MEANINGS = {
 }
 
 
-class Stated(Throughput, frozen=True):
+class Stated(Measurement, frozen=True):
     """A throughput from a column that says whether a round or all steps count."""
 
 
-def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
+def read_throughputs(path: str | os.PathLike[str]) -> list[Measurement]:
     """Read measured throughputs from a CSV with a header (docs/reference/throughput-csv).
 
     Returns
     -------
-    list of Throughput
+    list of Measurement
         In the order of the file.
 
     Raises
@@ -58,7 +58,7 @@ def read_throughputs(path: str | os.PathLike[str]) -> list[Throughput]:
     return [_throughput(row) for row in rows]
 
 
-def _throughput(row: Row) -> Throughput:
+def _throughput(row: Row) -> Measurement:
     workers, servers = row.count("workers"), row.count("parameter_servers", 1)
     found = [column for column in SPEEDS if row.given(column)]
     if len(found) != 1:
@@ -70,7 +70,7 @@ def _throughput(row: Row) -> Throughput:
     bandwidth = row.quantity("bandwidth", parse_bandwidth, largest=FASTEST_LINK)
     try:
         machines: dict[str, Any] = {"workers": workers, "parameter_servers": servers, "bandwidth": bandwidth}
-        kind = Throughput if found == ["steps_per_second"] else Stated
+        kind = Measurement if found == ["steps_per_second"] else Stated
         return kind(steps_per_second=speed, standard_error=error, **machines)
     except QueueModelError as refusal:
         raise DataError(f"{row.where}: {refusal}") from None
@@ -85,7 +85,7 @@ def require_measured(data: Any, where: str) -> None:
         )
 
 
-def traced_throughput(profile: Profile) -> Throughput:
+def traced_throughput(profile: Profile) -> Measurement:
     """The throughput of all workers, from the steps of one of several, with `STEP_ERROR`."""
     cluster, times = profile.cluster, profile.values("step_time")
     if cluster.workers < 2 or not len(times):
@@ -95,7 +95,7 @@ def traced_throughput(profile: Profile) -> Throughput:
             "(--workers)"
         )
     speed = cluster.workers / float(times.mean())
-    return Throughput(
+    return Measurement(
         workers=cluster.workers,
         steps_per_second=speed,
         parameter_servers=cluster.parameter_servers,
@@ -103,11 +103,11 @@ def traced_throughput(profile: Profile) -> Throughput:
     )
 
 
-def as_throughputs(measured: Iterable[Throughput | Profile]) -> list[Throughput]:
+def as_throughputs(measured: Iterable[Measurement | Profile]) -> list[Measurement]:
     """Throughputs as they are, and what profiles of several workers show (`traced_throughput`)."""
     found = [traced_throughput(one) if isinstance(one, Profile) else one for one in measured]
     for one in found:
-        if not isinstance(one, Throughput):
+        if not isinstance(one, Measurement):
             raise ModelError(
                 f"expected a Profile or Throughputs, got {type(one).__name__}; "
                 "files are read by Profile.load and read_throughputs"
@@ -115,7 +115,7 @@ def as_throughputs(measured: Iterable[Throughput | Profile]) -> list[Throughput]
     return found
 
 
-def warn_of_rounds(measured: Sequence[Throughput]) -> None:
+def warn_of_rounds(measured: Sequence[Measurement]) -> None:
     """Warn of steps that grow like rounds with the workers: 6 of 191 published series do, and all in rounds."""
     few, many = (pick(measured, key=lambda p: p.workers) for pick in (min, max))
     growth = many.steps_per_second / few.steps_per_second
@@ -130,13 +130,13 @@ def warn_of_rounds(measured: Sequence[Throughput]) -> None:
         )
 
 
-def on_profiled_links(points: Sequence[Throughput], profile: Profile) -> list[Throughput]:
+def on_profiled_links(points: Sequence[Measurement], profile: Profile) -> list[Measurement]:
     """The same, without the bandwidth where it is the profile's."""
     own = profile.cluster.bandwidth
     return [msgspec.structs.replace(p, bandwidth=None) if p.bandwidth == own else p for p in points]
 
 
-def doubt(points: Iterable[Throughput], against: str) -> str:
+def doubt(points: Iterable[Measurement], against: str) -> str:
     """A fit's note on its outliers."""
     named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {counted(p.workers, 'worker')}" for p in points)
     return f"{named}: does not fit {against} and has little weight; measure it again"

@@ -9,14 +9,14 @@ from scipy import stats
 import queuemodel as qm
 from queuemodel.curves.prediction import Prediction
 from queuemodel.models import trace_curve
-from queuemodel.profile import Throughput, example_profile
+from queuemodel.profile import Measurement, example_profile
 from queuemodel.simulator import simulate_operations
 
 FAST = {"steps": 600, "links": LINKS}
 
 
 def of(workers, speed, **more):
-    return Throughput(workers=workers, steps_per_second=speed, **more)
+    return Measurement(workers=workers, steps_per_second=speed, **more)
 
 
 def some_prediction():

@@ -40,13 +40,13 @@ ERROR, DRIFT = 0.02, 0.03
 
 def points(workers, throughput, **others):
     return [
-        qm.Throughput(workers=int(n), steps_per_second=float(x), **others)
+        qm.Measurement(workers=int(n), steps_per_second=float(x), **others)
         for n, x in zip(workers, throughput, strict=True)
     ]
 
 
 def curve_of(nodes, *, cost, law):
-    """Throughput relative to the smallest of the nodes, whose first doubling costs that share of a round."""
+    """Measurement relative to the smallest of the nodes, whose first doubling costs that share of a round."""
     n = np.asarray(nodes, dtype=float)
     return n / (1.0 + cost * LAWS[law](n / n.min()) / max(LAWS[law](np.array(2.0)), 1e-9))
 
@@ -313,7 +313,7 @@ def test_what_is_used_is_asked_of_every_verb_and_what_is_not_is_said():
 
 
 def test_measurements_inside_one_node_are_named():
-    ends = [qm.Throughput(workers=n, steps_per_second=float(n)) for n in (8, 16)]
+    ends = [qm.Measurement(workers=n, steps_per_second=float(n)) for n in (8, 16)]
     one, two = (qm.fit(ends[:count], strategy="all-reduce", ranks_per_node=8) for count in (1, 2))
     assert "crosses the network between nodes" in one.note
     assert "crosses the network" not in two.note

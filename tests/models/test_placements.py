@@ -231,7 +231,7 @@ def test_questions_without_an_answer_are_refused():
         (lambda: one_node.throughput([8], batch_size=8), "nodes: 2 were requested, but only one was measured"),
         (lambda: predict(points, bandwidth=1e9), "bandwidth does not apply to a job measured by placement"),
         (
-            lambda: predict([qm.Throughput(workers=1, steps_per_second=1.0)], gpus_per_node=4),
+            lambda: predict([qm.Measurement(workers=1, steps_per_second=1.0)], gpus_per_node=4),
             "gpus_per_node applies to jobs measured by placement",
         ),
     ]:

@@ -191,7 +191,7 @@ def calibrated(*points, **asked):
 
 def test_one_that_contradicts_others_is_named_and_counts_little_and_what_contradicts_the_model_widens():
     def points(*rates):
-        return [qm.Throughput(workers=4, steps_per_second=rate) for rate in rates]
+        return [qm.Measurement(workers=4, steps_per_second=rate) for rate in rates]
 
     alike, odd, elsewhere = (calibrated(*points(*rates)) for rates in ((1.7, 1.69), (1.7, 1.68, 2.5), (1.3, 1.31)))
     assert "2.5 steps/s with 4 workers: does not fit" in odd.note

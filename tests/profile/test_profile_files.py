@@ -191,8 +191,8 @@ def test_throughputs_csv(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("\ufeffworkers, steps_per_second,parameter_servers\n1,2.5,\n4, 8.0,2\n")
     first, second = qm.read_throughputs(file)
-    assert first == qm.Throughput(workers=1, steps_per_second=2.5)
-    assert second == qm.Throughput(workers=4, steps_per_second=8.0, parameter_servers=2)
+    assert first == qm.Measurement(workers=1, steps_per_second=2.5)
+    assert second == qm.Measurement(workers=4, steps_per_second=8.0, parameter_servers=2)
 
 
 SPEED = "steps_per_second (of all workers: examples per second over one worker's batch size)"

@@ -9,10 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from ...base.errors import FitError
+from ...base.errors import FitError, ModelError
 from ...base.estimates import Parameter, standard_errors
 from ...base.results import counted
+from ...curves.prediction import Prediction
+from ...profile.job import Job
 from ...profile.measurements import Measurement
+from ..outcome import Model, Outcome
 from .fit import Table, effective_draws
 from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior
@@ -21,8 +24,8 @@ Strategy = Literal["all-reduce", "sync-ps", "async-ps"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScalingModel:
-    """How a job's rate depends on workers, nodes and batch size; made by `fit_scaling`.
+class ScalingModel(Model):
+    """How a job's rate depends on workers, nodes and batch size; made by `fit` or `fit_scaling`.
 
     Attributes
     ----------
@@ -37,6 +40,57 @@ class ScalingModel:
     table: Table
     coordinates: np.ndarray
     levels: np.ndarray
+    changes = ("batch_size", "gpus_per_node")
+    kind = "of a table of measurements"
+
+    @property
+    def job(self) -> Job:
+        """Its batch size is the specified one; it may be left out where only one was measured."""
+        sizes = sorted({m.batch_size or 1 for m in self.table.measured})
+        if self.scenario.batch_size is None and len(sizes) > 1:
+            raise ModelError(
+                f"throughput: batch_size must be given, since {len(sizes)} were measured ({sizes[0]} to {sizes[-1]})"
+            )
+        return Job(batch_size=self.scenario.batch_size or sizes[0], parameter_bytes=0, tensors=0)
+
+    @property
+    def base_workers(self) -> int:
+        """See `Model`: the smallest measured group."""
+        return self.base.workers
+
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """On as few nodes as the workers fit; nodes have as many as the fullest measured one, unless specified."""
+        g = self.scenario.gpus_per_node or max(m.fullest_node for m in self.table.measured)
+        size, ones = self.job.batch_size, np.ones(len(workers))
+        sizes = Sizes(1.0 * workers, 1.0 * -(-workers // g), 1.0 * np.minimum(workers, g), size * ones, ones)
+        draws = self.draws(sizes)
+        alike = [
+            (m.workers, m.steps_per_second)
+            for m in sorted(self.table.measured, key=lambda m: m.workers)
+            if (m.batch_size or 1, m.nodes or m.workers, m.fullest_node)
+            == (size, -(-m.workers // g), min(m.workers, g))
+        ]
+        return Outcome(
+            workers=workers,
+            throughput=np.exp(self.point(draws)),
+            prediction=Prediction.drawn(workers, draws, error=self.error(sizes, np.random.default_rng(seed))),
+            method=f"{self.strategy} on nodes of {counted(g, 'GPU')} (fitted table)",
+            note=self.note,
+            workers_per_node=g,
+            profiled_workers=max(m.workers for m in self.table.measured),
+            measured=tuple(alike),
+            synchronous=self.strategy != "async-ps",
+        )
+
+    @property
+    def note(self) -> str:
+        """See `Model`."""
+        return "; ".join(self.notes)
+
+    def caption(self) -> str:
+        """What was measured, and what the fit does not determine."""
+        nodes = int(self.table.sizes.nodes.max())
+        return f"{counted(len(self.table.measured), 'measurement')} on at most {counted(nodes, 'node')}; {self.note}".rstrip("; ")
 
     @property
     def base(self) -> Measurement:
@@ -128,6 +182,11 @@ class ScalingModel:
             found.append(f"growth beyond {beyond} is estimated from published jobs")
         elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
             found.append("rounds grow faster than in most published jobs")
+        if self.base.workers > 1:
+            found.append(f"speedup and efficiency relate to {counted(self.base.workers, 'worker')}, the smallest measured group")
+        known = self.table.batches[0]
+        if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
+            found.append(f"a batch of {self.scenario.batch_size} is outside those measured, {known[0]:g} to {known[-1]:g}")
         return tuple(found)
 
     @property
