@@ -17,7 +17,7 @@ _NAMES = {
     """,
     "profile": """
         Cluster Job Measurement Operation Profile Scenario Source Step copy_examples example_profile example_throughputs
-        noise_scale read_throughputs
+        noise_scale read_measurements
     """,
 }
 #: Folders with more: networks and their solvers, clusters and their policies, training strategies.

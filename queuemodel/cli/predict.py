@@ -8,8 +8,6 @@ import click
 
 from ..base.checks import require_writable
 from ..base.drawing import FORMATS, save_figure
-from ..base.errors import ModelError
-from ..base.results import Result
 from ..curves.curve import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances

@@ -88,7 +88,9 @@ class Prediction:
             mean=np.concatenate(logs, axis=1),
             weights=np.repeat(np.divide(weights, draws), draws),
             kind=np.repeat(np.arange(len(draws)), draws),
-            error=error if np.ndim(error) == 2 else np.reshape(np.broadcast_to(error, workers.shape), (-1, 1)),
+            error=error
+            if isinstance(error, np.ndarray) and error.ndim == 2
+            else np.full((len(workers), 1), 0.0) + np.reshape(error, (-1, 1)),
             noise=np.broadcast_to(noise, workers.shape),
             **{"spread": np.zeros((len(workers), 1))} | more,
         )

@@ -193,9 +193,10 @@ def _of_throughputs(
     link = next(iter(links), None) or profiled
     measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
     model = fit_throughputs(measured, job=job, strategy=cast("Rounds", strategy), link=link, **known)
-    if strategy != "async-ps":
+    if strategy != "async-ps" and not getattr(data, "strategy", ""):  # whose columns say what they count
         warn_of_rounds(measured)
-    return model if question.strategy else replace(model, assumption=ASSUMED)
+    assumed = ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
+    return model if question.strategy else replace(model, assumption=assumed)
 
 
 def predict(
@@ -378,7 +379,8 @@ def simulate(
 def require_answerable(data: object, question: Scenario) -> str:
     """How the job trains, as specified, recorded, or else asynchronously; what belongs to other ways is refused."""
     recorded = isinstance(data, Profile) and data.rounds and not data.steps
-    strategy = question.strategy or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
+    told = getattr(data, "strategy", "") or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
+    strategy = question.strategy or told
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
     if on_nodes(data):
         known = ("strategy", *ScalingModel.changes)

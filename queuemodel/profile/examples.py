@@ -10,9 +10,8 @@ from pathlib import Path
 
 from ..base.checks import nearest
 from ..base.errors import DataError
-from .measurements import Measurement
+from .measurements import Measurement, read_measurements
 from .profile import Profile
-from .throughputs import read_throughputs
 
 FOLDER = resources.files(__package__) / "data"
 
@@ -46,7 +45,7 @@ def example_throughputs(name: str = "alexnet-60") -> list[Measurement]:
     [1, 2, 4, 8]
     """
     with resources.as_file(_file(f"{name}-throughputs.csv")) as path:
-        return read_throughputs(path)
+        return [*read_measurements(path)]
 
 
 def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:

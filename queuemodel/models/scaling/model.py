@@ -89,8 +89,9 @@ class ScalingModel(Model):
 
     def caption(self) -> str:
         """What was measured, and what the fit does not determine."""
-        nodes = int(self.table.sizes.nodes.max())
-        return f"{counted(len(self.table.measured), 'measurement')} on at most {counted(nodes, 'node')}; {self.note}".rstrip("; ")
+        nodes = counted(int(self.table.sizes.nodes.max()), "node")
+        what = f"{counted(len(self.table.measured), 'measurement')} on at most {nodes}"
+        return "; ".join(filter(None, [what, self.note]))
 
     @property
     def base(self) -> Measurement:
@@ -183,10 +184,11 @@ class ScalingModel(Model):
         elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
             found.append("rounds grow faster than in most published jobs")
         if self.base.workers > 1:
-            found.append(f"speedup and efficiency relate to {counted(self.base.workers, 'worker')}, the smallest measured group")
+            smallest = counted(self.base.workers, "worker")
+            found.append(f"speedup and efficiency relate to {smallest}, the smallest measured group")
         known = self.table.batches[0]
         if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
-            found.append(f"a batch of {self.scenario.batch_size} is outside those measured, {known[0]:g} to {known[-1]:g}")
+            found.append(f"no batch of {self.scenario.batch_size} was measured, only {known[0]:g} to {known[-1]:g}")
         return tuple(found)
 
     @property
