@@ -30,11 +30,10 @@ from .all_reduce import AllReduceModel
 from .calibration import fit_network
 from .closed_network import TrainingModel
 from .demands import Form
-from .growth import GrowthModel, fit_throughputs
-from .growth import Strategy as Rounds
 from .outcome import Model
 from .round_fit import fit_rounds, rounds_of_steps
 from .scaling import ScalingModel, fit_scaling
+from .scaling.model import Strategy as TableStrategy
 from .simulated_rounds import SimulatedRounds, simulate_rounds
 from .simulation import SimulationModel
 from .step_fit import own_scv
@@ -66,14 +65,13 @@ def fit(
     throughputs: Measured = (),
     seed: int = 0,
     **fields: Any,
-) -> TrainingModel | AllReduceModel | GrowthModel | ScalingModel:
+) -> TrainingModel | AllReduceModel | ScalingModel:
     """Fit the model of a training job.
 
     Steps on parameter servers give a closed network (`TrainingModel`) of asynchronous workers, of a barrier (sync-ps)
     and of k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds of
     data-parallel training give an `AllReduceModel`, and so do operations of steps on servers, for all-reduce. Of
-    throughputs alone a `GrowthModel` is fitted, whose growth is learnt from published series, and of measurements of
-    GPUs on nodes a `ScalingModel`.
+    tables of measurements a `ScalingModel` is fitted, whose prior is learnt from published jobs.
 
     Parameters
     ----------
@@ -95,7 +93,7 @@ def fit(
 
     Returns
     -------
-    TrainingModel, AllReduceModel, GrowthModel or ScalingModel
+    TrainingModel, AllReduceModel or ScalingModel
         Each has ``what_if(...)`` and ``throughput(workers)``.
 
     Raises
@@ -128,12 +126,9 @@ def _fitted(
     strategy: str,
     throughputs: Sequence[Measurement],
     seed: int,
-) -> TrainingModel | AllReduceModel | GrowthModel | ScalingModel:
+) -> TrainingModel | AllReduceModel | ScalingModel:
     """The model that is solved, of a question that belongs to the data."""
     profile = data if isinstance(data, Profile) else None
-    if profile is None and on_nodes(data):
-        table = fit_scaling([*cast("Sequence[Measurement]", data), *throughputs], strategy="all-reduce", seed=seed)
-        return table.what_if(**question.of(ScalingModel.changes))
     if profile:
         profile, question = question.on(profile)
     stepped = profile is not None and bool(profile.steps)
@@ -144,13 +139,7 @@ def _fitted(
     if rounds and not stepped and strategy != "all-reduce":
         raise ModelError("the profile has synchronous rounds only; use strategy 'all-reduce'")
     if not rounds and not stepped and strategy in KNOWN and not question.backup_workers:
-        known = question.of(KNOWN[strategy])
-        if profile and (own := question.of(KNOWN["async-ps"])):
-            raise ModelError(f"{next(iter(own))} applies to throughputs alone; a profile has its own")
-        if of_network := question.of(of_group("network")):
-            raise ModelError(f"{next(iter(of_network))} does not apply to throughputs alone; leave it out")
-        changes = {name: value for name, value in machines.items() if name not in known}
-        return _of_throughputs(data, throughputs, question, strategy, known).what_if(**changes)
+        return _of_table(data, throughputs, question, strategy, seed)
     if profile and strategy == "all-reduce":
         fitted = fit_rounds(profile) if rounds else rounds_of_steps(profile)
         return AllReduceModel(fitted, measured=tuple(on_profiled_links(throughputs, profile))).what_if(**machines)
@@ -173,30 +162,57 @@ def _fitted(
     return replace(network, steps_per_round=steps_per_round, synchronized=tuple(synchronized)).what_if(**machines)
 
 
-def _of_throughputs(
+def _of_table(
     data: Profile | Sequence[Measurement],
     throughputs: Sequence[Measurement],
     question: Scenario,
     strategy: str,
-    known: dict[str, Any],
-) -> GrowthModel:
-    """Of throughputs alone: in a profile, or a list."""
+    seed: int,
+) -> ScalingModel:
+    """Of a table of measurements, or of a profile that has no more."""
     profile = data if isinstance(data, Profile) else None
+    if profile and (own := question.of(KNOWN["async-ps"])):
+        raise ModelError(f"{next(iter(own))} applies to tables of measurements; a profile has its own")
+    if of_network := question.of(of_group("network")):
+        raise ModelError(f"{next(iter(of_network))} does not apply to measurements alone; leave it out")
     measured = as_throughputs([*(data.throughputs if isinstance(data, Profile) else data), *throughputs])
-    size, own = known.pop("batch_size", 1), known.pop("parameter_bytes", 0)
-    job = profile.job if profile else Job(batch_size=size, parameter_bytes=int(own), tensors=0)
+    if not measured:
+        raise FitError("fit: at least one measurement is needed, got none")
     if profile:
         measured = on_profiled_links(measured, profile)
     links, profiled = {point.bandwidth for point in measured}, profile.cluster.bandwidth if profile else None
     if len(links) > 1 or (profiled is not None and links != {None}):
-        raise FitError("fit: throughputs alone do not determine the effect of bandwidth; give those of one bandwidth")
-    link = next(iter(links), None) or profiled
-    measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
-    model = fit_throughputs(measured, job=job, strategy=cast("Rounds", strategy), link=link, **known)
-    if strategy != "async-ps" and not getattr(data, "strategy", ""):  # whose columns say what they count
-        warn_of_rounds(measured)
-    assumed = ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
-    return model if question.strategy else replace(model, assumption=assumed)
+        raise FitError("fit: measurements alone do not determine the effect of bandwidth; give those of one bandwidth")
+    link, ranks = next(iter(links), None) or profiled, question.ranks_per_node
+    if ranks and (wrong := next((p for p in measured if p.nodes is None and p.workers % ranks), None)):
+        raise FitError(
+            f"fit: workers are ranks on whole nodes of {ranks} (ranks_per_node), got a measurement of {wrong.workers}; "
+            "leave groups inside a node out, or give a column nodes"
+        )
+    rows = [
+        msgspec.structs.replace(p, bandwidth=None, nodes=p.workers // ranks if ranks and not p.nodes else p.nodes)
+        for p in measured
+    ]
+    sized = any(point.batch_size for point in rows)
+    size = None if sized else question.batch_size
+    job = profile.job if profile else None
+    if job is None and not sized:
+        bytes_known = int(question.parameter_bytes or 0)
+        job = Job(batch_size=size or 1, parameter_bytes=bytes_known, tensors=0)
+    model = fit_scaling(
+        rows,
+        strategy=cast("TableStrategy", strategy),
+        sparse_gradients=bool(question.sparse_gradients),
+        parameter_bytes=(job.parameter_bytes if job else question.parameter_bytes) or None,
+        link=link,
+        seed=seed,
+    )
+    if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
+        warn_of_rounds(rows)
+    assumed = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
+    used = ("ranks_per_node", "parameter_bytes", "sparse_gradients", *(() if sized else ("batch_size",)))
+    machines = {n: v for n, v in question.specified.items() if n not in (*NO_MACHINES, *used)}
+    return replace(model, known_job=job, assumption=assumed).what_if(**machines)
 
 
 def predict(
@@ -382,14 +398,10 @@ def require_answerable(data: object, question: Scenario) -> str:
     told = getattr(data, "strategy", "") or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
     strategy = question.strategy or told
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
-    if on_nodes(data):
-        known = ("strategy", *ScalingModel.changes)
-        if other := next((name for name in question.specified if name not in known), None):
-            raise ModelError(f"{other} does not apply to a table of GPUs on nodes; leave it out")
-        if strategy != "all-reduce":
-            raise ModelError(f"a table of GPUs on nodes is of strategy 'all-reduce', not {strategy!r}")
-    elif question.gpus_per_node is not None:
-        raise ModelError("gpus_per_node applies to tables of GPUs on nodes (step times by nodes and GPUs)")
+    if on_nodes(data) and strategy != "all-reduce":
+        raise ModelError(f"a table of GPUs on nodes is of strategy 'all-reduce', not {strategy!r}")
+    if question.gpus_per_node is not None and not (alone and strategy == "all-reduce"):
+        raise ModelError("gpus_per_node applies to tables of step times or rates of 'all-reduce'")
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)

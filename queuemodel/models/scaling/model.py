@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import mode
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from ...base.errors import FitError, ModelError
@@ -15,7 +17,8 @@ from ...base.results import counted
 from ...curves.prediction import Prediction
 from ...profile.job import Job
 from ...profile.measurements import Measurement
-from ..outcome import Model, Outcome
+from ..demands import Servers, uneven_shards
+from ..outcome import Breakdown, Model, Outcome
 from .fit import Table, effective_draws
 from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior
@@ -40,46 +43,106 @@ class ScalingModel(Model):
     table: Table
     coordinates: np.ndarray
     levels: np.ndarray
-    changes = ("batch_size", "gpus_per_node")
+    known_job: Job | None = None
+    assumption: str = ""
+    changes = ("batch_size", "gpus_per_node", "parameter_servers", "shards")
     kind = "of a table of measurements"
 
     @property
     def job(self) -> Job:
-        """Its batch size is the specified one; it may be left out where only one was measured."""
+        """Its batch size is the specified one; it may be left out where only one was measured, or none."""
         sizes = sorted({m.batch_size or 1 for m in self.table.measured})
         if self.scenario.batch_size is None and len(sizes) > 1:
             raise ModelError(
                 f"throughput: batch_size must be given, since {len(sizes)} were measured ({sizes[0]} to {sizes[-1]})"
             )
-        return Job(batch_size=self.scenario.batch_size or sizes[0], parameter_bytes=0, tensors=0)
+        job = self.known_job or Job(batch_size=sizes[0], parameter_bytes=0, tensors=0)
+        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
 
     @property
     def base_workers(self) -> int:
         """See `Model`: the smallest measured group."""
         return self.base.workers
 
+    @property
+    def servers(self) -> Servers:
+        """Parameter servers, as specified."""
+        count = mode([m.parameter_servers for m in self.table.measured])
+        return Servers("single", uneven_shards(count)).changed(self.scenario)
+
+    def check(self) -> None:
+        """See `Model`: only tables of several batch sizes determine the effect of another one."""
+        known, asynchronous = self.table.batches[0], self.strategy == "async-ps"
+        wrong = {
+            "batch_size": asynchronous or not any(m.batch_size for m in self.table.measured),
+            "gpus_per_node": self.strategy != "all-reduce", "parameter_servers": not asynchronous,
+            "shards": not asynchronous,
+        }  # fmt: skip
+        for name in self.scenario.specified:
+            if wrong[name]:
+                raise ModelError(
+                    f"{name} requires a profile with recorded steps: such a table does not determine its effect"
+                )
+        size = self.scenario.batch_size
+        if size and len(known) > 1 and not known[0] / 8 <= size <= 8 * known[-1]:
+            raise ModelError(f"batch_size: {known[0]:g} to {known[-1]:g} were measured, got {size}; measure it too")
+
+    def sizes(self, workers: np.ndarray) -> Sizes:
+        """Groups (n,) on as few nodes as they fit; nodes have as many as the fullest measured one, unless specified."""
+        g, n = self.workers_per_node, np.asarray(workers, float)
+        share = max(self.servers.shards) if self.strategy == "async-ps" else 1.0
+        size = float(self.scenario.batch_size or self.base.batch_size or 1)
+        return Sizes(n, -(-n // g), np.minimum(n, g), np.full(len(n), size), np.full(len(n), share))
+
+    @property
+    def workers_per_node(self) -> int:
+        """GPUs of a node; 1 of workers that have a node each."""
+        return self.scenario.gpus_per_node or max(m.fullest_node for m in self.table.measured)
+
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """On as few nodes as the workers fit; nodes have as many as the fullest measured one, unless specified."""
-        g = self.scenario.gpus_per_node or max(m.fullest_node for m in self.table.measured)
-        size, ones = self.job.batch_size, np.ones(len(workers))
-        sizes = Sizes(1.0 * workers, 1.0 * -(-workers // g), 1.0 * np.minimum(workers, g), size * ones, ones)
+        """The posterior's draws, and the law's error beside them."""
+        sizes, g, servers = self.sizes(workers), self.workers_per_node, self.servers
         draws = self.draws(sizes)
+        free, size = self.strategy == "async-ps", int(sizes.batch_size[0])
         alike = [
-            (m.workers, m.steps_per_second)
-            for m in sorted(self.table.measured, key=lambda m: m.workers)
-            if (m.batch_size or 1, m.nodes or m.workers, m.fullest_node)
-            == (size, -(-m.workers // g), min(m.workers, g))
-        ]
+            m for m in sorted(self.table.measured, key=lambda m: m.workers)
+            if (m.batch_size or 1, m.nodes or m.workers, m.fullest_node) == (size, -(-m.workers // g), min(m.workers, g))
+            and (not free or (m.parameter_servers == servers.count and not self.scenario.shards))
+        ]  # fmt: skip
+        on_nodes = f" on nodes of {counted(g, 'GPU')}" if g > 1 else ""
         return Outcome(
             workers=workers,
             throughput=np.exp(self.point(draws)),
             prediction=Prediction.drawn(workers, draws, error=self.error(sizes, np.random.default_rng(seed))),
-            method=f"{self.strategy} on nodes of {counted(g, 'GPU')} (fitted table)",
+            breakdown=(lambda X: self._stations(sizes, X)) if free else lambda X: Breakdown(),
+            method=f"{self.strategy}{on_nodes} (fitted table)",
             note=self.note,
+            assumption=self.assumption,
+            parameter_servers=0 if self.strategy == "all-reduce" else servers.count,
             workers_per_node=g,
-            profiled_workers=max(m.workers for m in self.table.measured),
-            measured=tuple(alike),
-            synchronous=self.strategy != "async-ps",
+            profiled_workers=max((m.workers for m in alike), default=0),
+            measured=tuple((m.workers, m.steps_per_second) for m in alike),
+            synchronous=not free,
+            asynchronous=free,
+        )
+
+    def _stations(self, sizes: Sizes, X: np.ndarray) -> Breakdown:
+        """Of asynchronous workers: where a step's time goes, by the medians of computation and servers' load."""
+        v, n = self.table.values(self.coordinates), sizes.workers
+        scale = np.exp(self.draws(sizes).T) * asynchronous(v, sizes, self.table.compute(v, sizes)) / n  # 1/s, of a step
+        busy = np.median(np.minimum(np.exp(self.draws(sizes).T) * server_load(v, sizes) / scale / n, 1.0), axis=0)
+        compute = np.median(self.table.compute(v, sizes) / scale, axis=0)
+        shards = np.array(self.servers.shards) / max(self.servers.shards)
+        lower, upper = (np.exp(self.point(bound)) for bound in self.bounds(sizes))
+        return Breakdown(
+            stations=self.servers.stations,
+            utilization=busy[:, None] * shards,
+            residence_time=np.maximum(n / X - compute, 0.0)[:, None] * shards / shards.sum(),
+            think_time=np.minimum(compute, n / X),
+            bound_lower=np.minimum(lower, X),
+            bound_upper=np.maximum(upper, X),
+            saturation_workers=float(np.median(self.saturation_workers)),
+            bottleneck=self.servers.stations[int(shards.argmax())],
         )
 
     @property
@@ -90,8 +153,8 @@ class ScalingModel(Model):
     def caption(self) -> str:
         """What was measured, and what the fit does not determine."""
         nodes = counted(int(self.table.sizes.nodes.max()), "node")
-        what = f"{counted(len(self.table.measured), 'measurement')} on at most {nodes}"
-        return "; ".join(filter(None, [what, self.note]))
+        what = f"{self.strategy}, {counted(len(self.table.measured), 'measurement')} on at most {nodes}"
+        return "; ".join(filter(None, [self.assumption, what, self.note]))
 
     @property
     def base(self) -> Measurement:
@@ -136,7 +199,7 @@ class ScalingModel(Model):
     def saturation_workers(self) -> np.ndarray:
         """N* (B,) of asynchronous workers: computation and the busiest server's load are equal."""
         v = self.table.values(self.coordinates)
-        share = self.table.sizes.server_share[0]
+        share = self.sizes(np.ones(1)).server_share[0]
         return np.asarray(((v["demand"] * share) ** (-1.0 / v["growth"]))[:, 0])
 
     @cached_property
