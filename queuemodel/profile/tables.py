@@ -27,7 +27,7 @@ WORDS = {word: meaning for meaning, words in {
 COLUMNS = {
     "gpus": "gpu world_size total_gpu gpu_total", "nodes": "node", "gpus_per_node": "gpu_per_node local_world_size",
     "step_time": "step_time steptime time_per_step per_step iteration_time time_per_iteration per_iteration",
-    "dataset_size": "dataset_size data_set_size dataset sample_per_epoch example_per_epoch",
+    "dataset_size": "dataset_size data_set_size sample_per_epoch example_per_epoch",
     "epoch_time": "epoch_time time_per_epoch per_epoch",
     "batch_size": "batch_size batch local_batch_size per_gpu_batch_size batch_size_per_gpu micro_batch_size",
     "global_batch_size": "global_batch_size total_batch_size effective_batch_size batch_size_global batch_size_total",
@@ -45,8 +45,8 @@ RATE = re.compile(
 RATES = ("steps_per_second", "iterations_per_second", "examples_per_second", "tokens_per_second")
 #: What describes a run, or follows from its rate.
 DESCRIPTIONS = """name model date time_stamp timestamp comment note framework hardware gpu_type gpu_model gpu_name
-    cluster source job_id run run_id run_name experiment id description dataset_name network precision dtype backend url
-    author optimizer seed speedup efficiency scaling_efficiency mfu tflops loss memory
+    cluster source job_id run run_id run_name experiment id description dataset dataset_name network precision dtype
+    backend url author optimizer seed speedup efficiency scaling_efficiency mfu tflops loss memory
     """
 IGNORED = {*DESCRIPTIONS.split()}
 _UNIT = "write its unit, like examples_per_second or tokens_per_second"

@@ -205,7 +205,7 @@ def test_the_size_of_the_data_set_may_be_an_argument():
         read("gpus,epoch_time\n4,60", dataset_size=-1)
 
 
-@pytest.mark.parametrize("header", ["Model", "GPU type", "Date", "framework", "Comment", "hardware", "Speedup"])
+@pytest.mark.parametrize("header", ["Model", "GPU type", "Date", "framework", "Comment", "Dataset", "Speedup"])
 def test_columns_that_describe_are_left_out(header):
     assert list(read(f"gpus,step_time,{header}\n4,0.25,12\n")) == [m(4, 16)]
 
