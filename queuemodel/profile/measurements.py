@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..base.checks import FASTEST_LINK, MOST_EXAMPLES, require_count, require_number
+from ..base.checks import FASTEST_LINK, LARGEST, MOST_EXAMPLES, require_count, require_number
 from ..base.errors import DataError, QueueModelError
 from ..base.files import Row, number_in, parse_bandwidth, parse_duration
 from ..base.results import Result, counted
@@ -183,7 +183,7 @@ def _require_clear(rows: Sequence[Row], columns: Sequence[Column]) -> None:
             )
     plain = (column.header for column in columns if column.name == "step_time" and not column.unit)
     times = [number_in(row.values[header]) for header in plain for row in rows if row.given(header)]
-    if times and all(not isinstance(time, str) and time > LONG_STEP for time in times):
+    if times and all(not isinstance(time, str) and LONG_STEP < time < LARGEST for time in times):
         raise DataError(
             f"{rows[0].file}: line {rows[0].line}: {by['step_time']}: is a step of {times[0]} in seconds or "
             f"milliseconds? write step_time_ms, or {times[0]}s in the cell if it is seconds"

@@ -26,8 +26,8 @@ WORDS = {word: meaning for meaning, words in {
 #: Columns, and how else their headers are worded; a time or a bandwidth may have its unit there, too.
 COLUMNS = {
     "gpus": "gpu world_size total_gpu gpu_total", "nodes": "node", "gpus_per_node": "gpu_per_node local_world_size",
-    "step_time": "step_time time_per_step per_step iteration_time time_per_iteration per_iteration",
-    "dataset_size": "dataset_size data_set_size dataset sample_per_epoch example_per_epoch",
+    "step_time": "step_time steptime time_per_step per_step iteration_time time_per_iteration per_iteration",
+    "dataset_size": "dataset_size data_set_size sample_per_epoch example_per_epoch",
     "epoch_time": "epoch_time time_per_epoch per_epoch",
     "batch_size": "batch_size batch local_batch_size per_gpu_batch_size batch_size_per_gpu micro_batch_size",
     "global_batch_size": "global_batch_size total_batch_size effective_batch_size batch_size_global batch_size_total",
@@ -43,13 +43,21 @@ RATE = re.compile(
     r"_per_(gpu_per_)?(second|minute|hour)(_per_gpu)?(?:_total)?"
 )
 RATES = ("steps_per_second", "iterations_per_second", "examples_per_second", "tokens_per_second")
+#: What describes a run, or follows from its rate.
 DESCRIPTIONS = """name model date time_stamp timestamp comment note framework hardware gpu_type gpu_model gpu_name
-    cluster source job_id run run_id id description dataset_name network precision dtype backend url author
+    cluster source job_id run run_id run_name experiment id description dataset dataset_name network precision dtype
+    backend url author optimizer seed speedup efficiency scaling_efficiency mfu tflops loss memory
     """
 IGNORED = {*DESCRIPTIONS.split()}
-UNIT = "write its unit, like examples_per_second or tokens_per_second"
-PER_GPU = "write tokens_per_second of all GPUs, or tokens_per_second_per_gpu"
-ADVICE = {"throughput": UNIT, "speed": UNIT, "rate": UNIT, "tps": PER_GPU, "time": "write step_time or epoch_time"}
+_UNIT = "write its unit, like examples_per_second or tokens_per_second"
+_BATCHES = "write iterations_per_second of the group, or steps_per_second of all workers"
+_DEVIATION = "write standard_error: the deviation over the square root of the number of steps"
+ADVICE = {
+    "throughput": _UNIT, "speed": _UNIT, "rate": _UNIT, "time": "write step_time or epoch_time",
+    "n": "write gpus or nodes",
+    "tps": "write tokens_per_second of all GPUs, or tokens_per_second_per_gpu", "batches_per_second": _BATCHES,
+    "std": _DEVIATION, "std_dev": _DEVIATION, "step_time_std": _DEVIATION,
+}  # fmt: skip
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(?![\d,])")
 _DECIMAL = re.compile(rf"(?!{_THOUSANDS.pattern})\d+,\d+(?![\d,])")
 
@@ -126,6 +134,8 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         elif _key(header) not in IGNORED and header.lower().replace(" ", "_") not in IGNORED:
             if hint := mistaken(",".join(headers), ("workers", "nodes", "gpus", "batch_size", "step_time")):
                 raise DataError(f"{rows[0].file}: {hint}")
+            if len(headers) == 1 or all(re.match(r"[\d.]", one) for one in headers):
+                raise DataError(f"{where}: must name columns, like gpus,step_time, got {','.join(headers)[:60]!r}")
             known = [*COLUMNS, *RATES]
             meant = nearest(header, known, called=KEYS | ADVICE) or f"; the known ones are {', '.join(known)}"
             raise DataError(f"{where}: unknown column {header[:60]!r}{meant}")

@@ -128,6 +128,13 @@ REFUSED = [
     ("gpus,colour,step_time\n1,red,1", "table: line 1: unknown column 'colour'; the known ones are gpus, nodes"),
     ("gpus,throughput\n1,1", "'throughput'; write its unit, like examples_per_second or tokens_per_second"),
     ("gpus,tps\n1,1", "'tps'; write tokens_per_second of all GPUs, or tokens_per_second_per_gpu"),
+    ("gpus,step_time,step_time_std\n1,1,1", "'step_time_std'; write standard_error: the deviation over"),
+    ("N,step_time\n1,1", "table: line 1: unknown column 'N'; write gpus or nodes"),
+    ("8,0.5\n16,0.6", "table: line 1: must name columns, like gpus,step_time, got '8,0.5'"),
+    ("gpus step_time\n8 0.5", "table: line 1: must name columns, like gpus,step_time, got 'gpus step_time'"),
+    ("gpus,step_time\n1,inf", "table: line 2: step_time: duration must be a number > 0"),
+    ("gpus,step_time\n1,1e400", "table: line 2: step_time must be finite and > 0, got inf"),
+    ("gpus,it/s\n1e9,1", "table: line 2: workers must be at most 10,000, got 1000000000"),
     ("gpus,workers,it/s\n1,1,1", "table: line 1: columns 'gpus' and 'workers' mean the same; leave one"),
     (",gpus,it/s\n5,1,1\n3,1,1", "table: line 1: a column has no name; was it written with its index? write index="),
     ("gpus,gpus,it/s\n1,1,1", "table: line 1: column 'gpus' stands twice; leave one"),
@@ -196,6 +203,11 @@ def test_the_size_of_the_data_set_may_be_an_argument():
     assert same(read("gpus,epoch_time,bs\n4,60,10", dataset_size=6000), [m(4, 10, batch_size=10)])
     with pytest.raises(DataError, match="dataset_size must be a whole number"):
         read("gpus,epoch_time\n4,60", dataset_size=-1)
+
+
+@pytest.mark.parametrize("header", ["Model", "GPU type", "Date", "framework", "Comment", "Dataset", "Speedup"])
+def test_columns_that_describe_are_left_out(header):
+    assert list(read(f"gpus,step_time,{header}\n4,0.25,12\n")) == [m(4, 16)]
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*-throughputs.csv")), ids=lambda path: path.name)
