@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from queuemodel import Profile, Measurement, ThroughputCurve
+from queuemodel import Measurement, Profile, ThroughputCurve
 from queuemodel.models import predict
 
 from .blind import BLIND

@@ -26,8 +26,7 @@ from queuemodel.models.scaling import Prior, ScalingModel, Sizes, fit_scaling
 from queuemodel.models.scaling.prior import EXPONENTS, Kind
 from queuemodel.profile.measurements import Measurement
 
-from .placements import far_of, jobs
-from .published import Scaling, cloud, clusters, full_nodes, published, testbed
+from .published import Scaling, cloud, clusters, far_of, full_nodes, jobs, published, testbed
 
 FILE = Path(queuemodel.models.scaling.__file__).parent / "prior.toml"
 CLUSTERS = "data-parallel, clusters of one worker per node"
@@ -86,22 +85,15 @@ def of_series(row: str, job: Scaling, *, fitted: int | None = 2, known: bool = F
 
 
 def of_placements(row: str, key: tuple[str, str], *, most_nodes: int = 2, sizes: int | None = None) -> Table:
-    """A job of `validation.placements` from at most so many nodes; with so many of its batch sizes only."""
+    """A job of `validation.published.jobs` from at most so many nodes; with so many of its batch sizes only."""
     points = jobs()[key]
     if sizes:
-        batches = sorted({p.batch_size for p in points if p.gpus == 1})
+        batches = sorted({p.batch_size or 1 for p in points if p.workers == 1})
         kept = {batches[i] for i in np.linspace(0, len(batches) - 1, sizes).astype(int)}
         points = [p for p in points if p.batch_size in kept]
-    rows = [
-        Measurement(
-            workers=p.gpus, nodes=p.nodes, gpus_per_node=p.gpus_per_node, batch_size=p.batch_size,
-            steps_per_second=p.gpus / p.step_time,
-        )
-        for p in points
-    ]  # fmt: skip
     far = {id(p) for p in far_of(points)}
-    judged = tuple(m for m, p in zip(rows, points, strict=True) if p.nodes > most_nodes and id(p) in far)
-    fitted = tuple(m for m in rows if (m.nodes or 0) <= most_nodes)
+    judged = tuple(p for p in points if (p.nodes or 0) > most_nodes and id(p) in far)
+    fitted = tuple(p for p in points if (p.nodes or 0) <= most_nodes)
     return Table(row, key[0].split(",")[0], key[1], "all-reduce", fitted, judged)
 
 
@@ -231,6 +223,11 @@ class Judged:
     def inside(self) -> np.ndarray:
         """Whether each measurement is inside its interval."""
         return np.asarray((self.lower <= self.measured) & (self.measured <= self.upper))
+
+    @property
+    def coverage(self) -> float:
+        """Share of the measurements inside the interval."""
+        return float(self.inside.mean())
 
 
 def judge(table: Table, prior: Prior | None = None) -> Judged:
