@@ -189,16 +189,21 @@ def _of_table(
             f"fit: workers are ranks on whole nodes of {ranks} (ranks_per_node), got a measurement of {wrong.workers}; "
             "leave groups inside a node out, or give a column nodes"
         )
-    rows = [
-        msgspec.structs.replace(p, bandwidth=None, nodes=p.workers // ranks if ranks and not p.nodes else p.nodes)
-        for p in measured
-    ]
-    sized = any(point.batch_size for point in rows)
-    size = None if sized else question.batch_size
+    sizes = {point.batch_size for point in measured if point.batch_size}
+    sized, size = bool(sizes), question.batch_size or (min(sizes) if len(sizes) == 1 else None)
+    g = ranks or question.gpus_per_node or max(p.fullest_node for p in measured)
+    rows = [msgspec.structs.replace(p, bandwidth=None) for p in measured]
+    if ranks or on_nodes(measured):  # those without nodes are on as few as they fit, with the batch that is asked for
+        rows = [
+            p if p.nodes else msgspec.structs.replace(
+                p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size
+            )
+            for p in rows
+        ]  # fmt: skip
     job = profile.job if profile else None
     if job is None and not sized:
         bytes_known = int(question.parameter_bytes or 0)
-        job = Job(batch_size=size or 1, parameter_bytes=bytes_known, tensors=0)
+        job = Job(batch_size=question.batch_size or 1, parameter_bytes=bytes_known, tensors=0)
     model = fit_scaling(
         rows,
         strategy=cast("TableStrategy", strategy),

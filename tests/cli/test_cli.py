@@ -75,7 +75,7 @@ def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
     assert told(f"predict {throughputs} --workers 16")["steps_per_second"] == [pytest.approx(6.1, rel=0.05)]
     assert told(f"predict {profile} --throughputs {throughputs} --workers 1:16")["profiled_workers"] == 8
     curve = told(f"predict {throughputs} --strategy all-reduce --workers 6")
-    assert curve["method"] == "all-reduce rounds (learnt growth)"
+    assert curve["method"] == "all-reduce (fitted table)"
     assert curve["lower"][0] < curve["steps_per_second"][0] < curve["upper"][0]
 
 

@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from queuemodel.base.errors import DataError
-from queuemodel.models.placements import read_placements
 from queuemodel.profile.logs import read_log
 from queuemodel.profile.measurements import Measurement, Measurements, read_measurements
-from queuemodel.profile.throughputs import read_throughputs
 
 DATA = Path(__file__).parent.parent.parent / "queuemodel/profile/data"
 
@@ -210,23 +208,12 @@ def test_columns_that_describe_are_left_out(header):
     assert list(read(f"gpus,step_time,{header}\n4,0.25,12\n")) == [m(4, 16)]
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("*-throughputs.csv")), ids=lambda path: path.name)
-def test_throughputs_are_read_as_before(path):
-    new = read_measurements(path)
-    assert len(new) == len(old := read_throughputs(path))
-    for name in ("workers", "steps_per_second", "parameter_servers", "bandwidth", "standard_error"):
-        assert [getattr(one, name) for one in new] == [getattr(one, name) for one in old]
-    assert new.strategy == ""
-
-
-def test_placements_are_read_as_before():
-    path = DATA / "resnet50-t4-placements.csv"
-    old, new = read_placements(path), read_measurements(path)
-    assert [(p.nodes, p.gpus, p.batch_size, p.gpus_per_node) for p in old] == [
-        (p.nodes, p.workers, p.batch_size, p.fullest_node) for p in new
-    ]
-    assert [p.step_time for p in new] == pytest.approx([p.step_time for p in old], rel=1e-12)
-    assert new.strategy == "all-reduce"
+def test_the_packaged_tables():
+    cloud = read_measurements(DATA / "shakesmall-p100-throughputs.csv")
+    assert [(one.workers, one.steps_per_second) for one in cloud][:2] == [(1, 6.73), (2, 13.6)]
+    placed = read_measurements(DATA / "resnet50-t4-placements.csv")
+    assert (placed.strategy, cloud.strategy, len(placed)) == ("all-reduce", "", 112)
+    assert {one.fullest_node for one in placed} == {1, 2, 3, 4}
 
 
 def test_every_source_is_read_like_the_file(tmp_path):

@@ -105,10 +105,12 @@ class ScalingModel(Model):
         draws = self.draws(sizes)
         free, size = self.strategy == "async-ps", int(sizes.batch_size[0])
         alike = [
-            m for m in sorted(self.table.measured, key=lambda m: m.workers)
-            if (m.batch_size or 1, m.nodes or m.workers, m.fullest_node) == (size, -(-m.workers // g), min(m.workers, g))
+            m
+            for m in sorted(self.table.measured, key=lambda m: m.workers)
+            if (m.nodes or m.workers, m.fullest_node) == (-(-m.workers // g), min(m.workers, g))
+            and (m.batch_size or 1) == size
             and (not free or (m.parameter_servers == servers.count and not self.scenario.shards))
-        ]  # fmt: skip
+        ]
         on_nodes = f" on nodes of {counted(g, 'GPU')}" if g > 1 else ""
         return Outcome(
             workers=workers,
