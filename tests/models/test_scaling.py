@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from queuemodel.base.errors import FitError
-from queuemodel.models.scaling import Prior, Sizes, Table, fit_scaling
+from queuemodel.models.scaling import Prior, Sizes, ScalingData, fit_scaling
 from queuemodel.models.scaling.fit import effective_draws, temper
 from queuemodel.models.scaling.prior import NUMBERS
 from queuemodel.profile.measurements import Measurement
@@ -78,7 +78,7 @@ def test_effective_draws_of_one_weight_are_one():
 
 def drawn(prior, fitted, wanted, rng):
     """Rates of both, drawn from the prior and its errors, and the coordinates of the law."""
-    table = Table(fitted, prior)
+    table = ScalingData(fitted, prior)
     u = rng.standard_normal((1, len(prior.coordinates)))
     x, freedom, misfit = Sizes.of([*fitted, *wanted]), NUMBERS["freedom"], float(table.values(u)["misfit"][0, 0])
     doublings = np.log2([m.workers / fitted[-1].workers for m in wanted])
@@ -103,7 +103,7 @@ def test_intervals_cover_data_drawn_from_the_law(kind):
 def test_parameters_are_recovered_from_precise_measurements():
     prior, x = Prior.of("all-reduce"), [(1, 1), (1, 2), (1, 8), (2, 1), (2, 8), (4, 8), (16, 8), (32, 1)]
     rows = [placed(k, g, b / 32, b) for k, g in x for b in (8, 32, 128)]
-    table, u = Table(rows, prior), np.full((1, len(prior.coordinates)), 0.5)
+    table, u = ScalingData(rows, prior), np.full((1, len(prior.coordinates)), 0.5)
     seconds = np.exp(table.relative(u, Sizes.of(rows))[0]) * [m.batch_size / 32 for m in rows]
     rows = [placed(m.nodes, m.gpus_per_node, t, m.batch_size) for m, t in zip(rows, seconds, strict=True)]
     model = fit_scaling(rows, strategy="all-reduce")

@@ -6,9 +6,9 @@ fit    draws from what measurements leave open
 model  the model, its parameters, notes and draws
 """
 
-from .fit import Table
+from .fit import ScalingData
 from .law import Sizes
 from .model import ScalingModel, fit_scaling
 from .prior import Prior
 
-__all__ = ["Prior", "ScalingModel", "Sizes", "Table", "fit_scaling"]
+__all__ = ["Prior", "ScalingModel", "Sizes", "ScalingData", "fit_scaling"]

@@ -29,7 +29,7 @@ MOVES, LAST_MOVES, ACCEPTANCE = 6, 24, 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ScalingData:
     """Measurements, each size once, under a prior."""
 
     measured: Sequence[Measurement]

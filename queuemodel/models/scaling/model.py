@@ -19,7 +19,7 @@ from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ..demands import Servers, uneven_shards
 from ..outcome import Breakdown, Model, Outcome
-from .fit import Table, effective_draws
+from .fit import ScalingData, effective_draws
 from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior
 
@@ -33,14 +33,14 @@ class ScalingModel(Model):
     Attributes
     ----------
     strategy : {"all-reduce", "sync-ps", "async-ps"}
-    table : Table
+    table : ScalingData
         The measurements, and the prior.
     coordinates, levels : ndarray, shapes (B, d), (B, batch sizes)
         Equally likely draws: the prior's coordinates, and log step times of the smallest group by its batch sizes.
     """
 
     strategy: Strategy
-    table: Table
+    table: ScalingData
     coordinates: np.ndarray
     levels: np.ndarray
     known_job: Job | None = None
@@ -304,5 +304,5 @@ def fit_scaling(
         raise FitError("fit: at least one measurement is needed, got none")
     if strategy == "async-ps":
         prior = prior or Prior.of(strategy, bytes=parameter_bytes, link=link)
-    table = Table(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy))
+    table = ScalingData(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy))
     return ScalingModel(strategy, table, *table.draw(np.random.default_rng(seed)))
