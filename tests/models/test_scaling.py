@@ -1,12 +1,10 @@
 """The model of tables: what made the data is recovered and covered, small tables in the spirit of reports, laws."""
 
-import time
-
 import numpy as np
 import pytest
 
 from queuemodel.base.errors import FitError
-from queuemodel.models.scaling import Prior, Sizes, ScalingData, fit_scaling
+from queuemodel.models.scaling import Prior, ScalingData, Sizes, fit_scaling
 from queuemodel.models.scaling.fit import effective_draws, temper
 from queuemodel.models.scaling.prior import NUMBERS
 from queuemodel.profile.measurements import Measurement
@@ -89,6 +87,7 @@ def drawn(prior, fitted, wanted, rng):
     return made[: len(fitted)], made[len(fitted) :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["all-reduce", "sync-ps", "async-ps"])
 def test_intervals_cover_data_drawn_from_the_law(kind):
     rng, inside = np.random.default_rng(5), []
@@ -250,6 +249,7 @@ def test_a_repeated_row_narrows():
     assert spread[1] < spread[0]
 
 
+@pytest.mark.slow
 def test_further_measurements_narrow_on_average():
     rng, widths = np.random.default_rng(2), []
     for _ in range(30):
@@ -257,15 +257,6 @@ def test_further_measurements_narrow_on_average():
         models = [fit_scaling(fitted[:k], strategy="all-reduce") for k in (2, 3, 4)]
         widths.append([np.log(np.divide(*interval(model, wanted)[::-1])).item() for model in models])
     assert (np.diff(np.mean(widths, axis=0)) < 0).all()
-
-
-def test_fits_take_less_than_a_second():
-    sizes = [(k, g, b) for k in (1, 2) for g in range(1, 9) for b in (8, 16, 32, 64, 128, 256)]
-    rows = [placed(k, g, b / 32 * (1 + 0.1 * k), b) for k, g, b in sizes]
-    fit_scaling(TWO_NODES, strategy="all-reduce")  # imports
-    begin = time.perf_counter()
-    fit_scaling(rows, strategy="all-reduce")
-    assert time.perf_counter() - begin < 5.0  # 0.5 s on an idle core
 
 
 @pytest.mark.parametrize("strategy", ["all-reduce", "sync-ps", "async-ps"])

@@ -11,4 +11,4 @@ from .law import Sizes
 from .model import ScalingModel, fit_scaling
 from .prior import Prior
 
-__all__ = ["Prior", "ScalingModel", "Sizes", "ScalingData", "fit_scaling"]
+__all__ = ["Prior", "ScalingData", "ScalingModel", "Sizes", "fit_scaling"]
