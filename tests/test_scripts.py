@@ -25,7 +25,7 @@ SCRIPTS = {
     "docs/scheduling_study.py": ("--quick", "all"),
     "docs/trace_figures.py": ("", ""),
     "validation/__main__.py": ("", "wrote docs/validation.md"),
-    "validation/convergence.py": ("", "steps"),
+    "validation/convergence.py": ("", "%"),
     "validation/floor.py": ("", "%"),
     "validation/growth.py": ("", "%"),
     "validation/learned.py": ("learn-clusters-30-cubic", "%"),
