@@ -17,7 +17,7 @@ BATCHES = 20
 def simulate_fcfs(
     population: int, *, demands: Sequence[float], think_time: float, cv: float, cycles: int = 100_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Measurement and its standard error (batch means) with first-come-first-served stations."""
+    """Throughput and its standard error (batch means) with first-come-first-served stations."""
     rng = np.random.default_rng(seed)
     service = [_gamma(rng, demand, cv) for demand in demands]
     think = _gamma(rng, think_time, cv)
@@ -40,7 +40,7 @@ def simulate_fcfs(
 def simulate_sharing(
     population: int, *, demand: float, think_time: float, cv: float, cycles: int = 20_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Measurement and its standard error with one processor-sharing station."""
+    """Throughput and its standard error with one processor-sharing station."""
     rng = np.random.default_rng(seed)
     service, think = _gamma(rng, demand, cv), _gamma(rng, think_time, cv)
     thinking = [(demand + think_time) * rng.random() for _ in range(population)]

@@ -22,7 +22,7 @@ def timeline() -> Axes:
 
 
 def phase() -> Axes:
-    """Measurement while workers that started together drift apart, and that of workers that did not."""
+    """Throughput while workers that started together drift apart, and that of workers that did not."""
     axes = Figure(figsize=(8, 3), layout="constrained").subplots(1, 3, sharey=True)
     fair = {"loaded_trip": 0.0, "unfairness": 0.0}
     cases = (

@@ -1,4 +1,4 @@
-"""Measurement of distributed training against node count, from a short profile and a closed queueing network."""
+"""Throughput of distributed training against node count, from a short profile and a closed queueing network."""
 
 from importlib import import_module as _import
 from typing import TYPE_CHECKING

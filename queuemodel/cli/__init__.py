@@ -56,7 +56,7 @@ class _Lazy(click.Group):
 )
 @click.version_option(__version__)
 def cli() -> None:
-    """Measurement of distributed training against node count, from a two-node profile.
+    """Throughput of distributed training against node count, from a two-node profile.
 
     \b
     queuemodel demo                                  try it on this machine

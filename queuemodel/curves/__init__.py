@@ -1,4 +1,4 @@
-"""Measurement against the number of workers, and what follows from it.
+"""Throughput against the number of workers, and what follows from it.
 
 Every prediction ends in a `ThroughputCurve`; `plan` and `next_measurement` start from one, as do figures and the page
 of a report. `Convergence` is the other half of the time to a loss: examples until the target, by batch size.

@@ -1,4 +1,4 @@
-"""Measurement against node count: the value that every prediction ends in, and that plans and schedules start from."""
+"""Throughput against node count: the value that every prediction ends in, and that plans and schedules start from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_WORKERS = 10_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThroughputCurve(Result):
-    """Measurement of one job on different numbers of workers (arrays have shape (n,) unless specified).
+    """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
     Attributes
     ----------

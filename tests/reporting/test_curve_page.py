@@ -105,7 +105,7 @@ def test_it_opens_without_requests_and_everything_has_a_name_every_picture_a_tab
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith(("data:", "blob:"))] == [f"file://{path}"]
     headings = browser.run("return [...document.querySelectorAll('h2')].map((one) => one.textContent)")
-    assert headings[:2] == ["Measurement", "Answers"]
+    assert headings[:2] == ["Throughput", "Answers"]
     for about in ("Two scenarios", "step's time", "plan", "One recorded step", "parameters", "limits"):
         assert any(about in heading for heading in headings)
     for script in (
