@@ -33,8 +33,8 @@ LIVE = {"demo", "import-trace", "profile", "serve"}
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+)(?:e[-+]?\d+)?(?![\w.])|(?= ?%))")
 #: In a table of a simulation a trailing zero is left out, so that a whole number is one, too.
 ANY_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.(\d+)(?:e[-+]?\d+)?)?(?![\w.])")
-#: What says that an example's numbers are a simulation's.
-SIMULATED = re.compile(r"# simulated|trace-driven\s+simulation")
+#: What says that an example's numbers are a simulation's, or of draws from a posterior.
+SIMULATED = re.compile(r"# simulated|trace-driven\s+simulation|fitted\s+table")
 #: Largest relative difference of two simulations with one seed on two machines, of throughputs and their intervals.
 SAMPLING = 0.05
 FENCE = re.compile(r"```(?P<language>\w*)$")

@@ -13,11 +13,11 @@ _NAMES = {
     """,
     "curves": "ThroughputCurve fit_convergence next_measurement plan",
     "models": """
-        Instance PlacedStep fit fit_placements load plan_instances predict read_instances read_placements simulate
+        Instance fit load plan_instances predict read_instances simulate
     """,
     "profile": """
-        Cluster Job Operation Profile Scenario Source Step Throughput copy_examples example_profile example_throughputs
-        noise_scale read_throughputs
+        Cluster Job Measurement Operation Profile Scenario Source Step copy_examples example_profile example_throughputs
+        noise_scale read_measurements
     """,
 }
 #: Folders with more: networks and their solvers, clusters and their policies, training strategies.

@@ -18,12 +18,13 @@ from queuemodel import QueueModelError
 from queuemodel.base.drawing import save_figure
 from queuemodel.base.files import write_atomically
 
-from . import growth, placements
+from . import scaling
 from .blind import blind_section, in_between_folders, predicted_then
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
 from .floor import Floor, floor, floor_section
+from .further import further_section
 from .half_synchronous import half_synchronous, half_synchronous_section
 from .intervals import intervals_section
 from .learned import SERIES, learned, learned_section, plot_learned
@@ -163,8 +164,7 @@ def main() -> int:
         real = {"Cloud, fitted on 1 to 4 workers": compare_cloud()}
         on_machines = [
             nccl_section(),
-            placements.placements_section(),
-            growth.growth_section(),
+            scaling.scaling_section(),
             *_tables(real, {}),
             convergence_section(),
         ]
@@ -182,12 +182,15 @@ def main() -> int:
         sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
         sections += [intervals_section(groups | real, errors, held), untold_section(hidden)]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")}
-        sections += [learned_section(ways)]
+        sections += [learned_section(ways), further_section()]
         body += "\n".join(sections)
-        unseen = growth.judged()
+        unseen = scaling.judged()
+        placed = {row: found for row, found in unseen.items() if row.startswith("placements")}
         shown = {
             "NCCL rounds on 4 nodes, from 1 and 2": compare_aws(),
-            "Jobs by placement, cluster left out": [Cluster(*one) for one in placements.by_cluster()],
+            "Jobs by placement, cluster left out": [
+                Cluster(*np.mean([(one.error, one.coverage) for one in found], axis=0)) for found in placed.values()
+            ],
             "All-reduce, from 2 throughputs": unseen["all-reduce, published"],
             "Synchronous parameter server, from 2 throughputs": unseen["sync-ps"],
             "Asynchronous parameter server, from 2 throughputs": unseen["async-ps, cloud and published"],

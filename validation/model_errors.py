@@ -18,11 +18,11 @@ from typing import Any, cast
 import numpy as np
 from scipy import stats
 
-import queuemodel.models.ensemble
+import queuemodel.models.errors
 from queuemodel.base.estimates import normal_quantile
 from queuemodel.base.files import write_atomically
-from queuemodel.models.ensemble import REGIONS, Method, model_error, profiled_error, regions, waiting_error
-from queuemodel.models.ensemble import doubling as packaged_doubling
+from queuemodel.models.errors import REGIONS, Method, model_error, profiled_error, regions, waiting_error
+from queuemodel.models.errors import correlation_per_doubling as packaged_doubling
 
 from .blind import in_between_folders
 from .half_synchronous import half_synchronous, in_between
@@ -36,7 +36,7 @@ from .series import (
     untraced_folders,
 )
 
-FILE = Path(queuemodel.models.ensemble.__file__).with_name("model_error.json")
+FILE = Path(queuemodel.models.errors.__file__).with_name("model_error.json")
 #: The profiled number of workers, then the regions of several.
 PARTS = ("profiled", *REGIONS)
 #: Kinds of network that the mean over all regions is worth in each: what a region has not shown.
@@ -48,7 +48,7 @@ WAITING_SIZES = np.arange(0.0025, 0.3, 0.0025)
 
 ABOUT = (
     "Relative standard errors of the closed network (mva) and of the simulation (trace) "
-    "(queuemodel.models.ensemble says where), their correlation for each doubling of the workers, and what "
+    "(queuemodel.models.errors says where), their correlation for each doubling of the workers, and what "
     "waiting adds between a barrier and none, learnt by `python -m validation.model_errors` from the testbed's series, "
     "of so many per kind of network."
 )

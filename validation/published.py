@@ -7,13 +7,15 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from queuemodel import PlacedStep, Throughput, read_placements
+from queuemodel import Measurement, read_measurements
 from queuemodel.models import predict
-from queuemodel.models.growth import Strategy
+from queuemodel.models.scaling.model import Strategy
 
+from .nccl import AWS
 from .series import HERE, Comparison, read_measured, series_folders
 
 PUBLISHED = HERE / "data" / "published_scaling.json"
@@ -73,10 +75,10 @@ class Scaling:
         """As `fit` counts them."""
         return self.nodes * self.ranks_per_node
 
-    def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Throughput]:
+    def points(self, which: Sequence[bool] | np.ndarray | slice = slice(None)) -> list[Measurement]:
         """Measured throughputs, as `fit` takes them."""
         return [
-            Throughput(workers=int(n), steps_per_second=float(x), parameter_servers=self.servers)
+            Measurement(workers=int(n), steps_per_second=float(x), parameter_servers=self.servers)
             for n, x in zip(self.workers[which], self.throughput[which], strict=True)
         ]
 
@@ -131,9 +133,9 @@ def clusters() -> list[Scaling]:
     ]
 
 
-def applications() -> dict[str, list[PlacedStep]]:
+def applications() -> dict[str, list[Measurement]]:
     """Steps by placement of Pollux's applications on T4 GPUs (Qiao et al., OSDI 2021)."""
-    return {path.stem: read_placements(path) for path in sorted((HERE / "data" / "pollux").glob("*.csv"))}
+    return {path.stem: [*read_measurements(path)] for path in sorted((HERE / "data" / "pollux").glob("*.csv"))}
 
 
 def full_nodes(gpus: int) -> list[Scaling]:
@@ -142,8 +144,8 @@ def full_nodes(gpus: int) -> list[Scaling]:
     for name, points in applications().items():
         times: dict[int, dict[int, float]] = defaultdict(dict)
         for point in points:
-            if point.gpus_per_node == gpus and point.gpus == gpus * point.nodes:
-                times[point.batch_size][point.nodes] = point.step_time
+            if point.fullest_node == gpus and point.workers == gpus * (point.nodes or 0):
+                times[point.batch_size or 1][point.nodes or 0] = point.step_time
         for size, own in times.items():
             nodes = np.array(sorted(n for n in own if n < 3 or n >= 6))
             if len(nodes) > 2 and nodes[1] == 2:
@@ -172,3 +174,42 @@ def testbed() -> list[Scaling]:
         )
         for folder, job in jobs
     ]  # fmt: skip
+
+
+Key = tuple[str, str]
+
+
+def placed(nodes: int, gpus: int, step_time: float, batch_size: int = 1) -> Measurement:
+    """A step time of GPUs on nodes."""
+    return Measurement(workers=gpus, nodes=nodes, batch_size=batch_size, steps_per_second=gpus / step_time)
+
+
+@cache
+def jobs() -> dict[Key, list[Measurement]]:
+    """What was measured on one GPU, on two nodes and on more, by cluster and job."""
+    found = {("Pollux, T4", name): points for name, points in applications().items()}
+    found |= {("Sia, RTX", p.stem): [*read_measurements(p)] for p in sorted((HERE / "data" / "rtx").glob("*.csv"))}
+    for job in json.loads(AWS.read_text()):
+        if job["reducer"] == "NoneAllReducer":
+            steps = {int(nodes): row["step"] for nodes, row in job["by_nodes"].items()}
+            found["Gradient-Compression, AWS", f"{job['instance'][:2].lower()} {job['model']}"] = [
+                placed(n, n, step, batch_size=job["batch_size"]) for n, step in steps.items()
+            ]
+    for one in (one for file in (CLUSTERS, PUBLISHED, LATER) for one in json.loads(file.read_text())["series"]):
+        dense = one.get("class", "all-reduce") == "all-reduce" and not one["model"].startswith(EMBEDDINGS)
+        if not dense or one.get("doubt"):
+            continue
+        gpus = [int(n) for n, _ in one["points"]]
+        nodes = [int(n) for n in one.get("nodes") or gpus]
+        if 1 in gpus and 2 in nodes and max(nodes) > 2:
+            cluster = one["source"].split("@")[0].split(" ")[0]
+            found[cluster, one["id"]] = [
+                placed(k, n, n / x * one["points"][0][1])
+                for k, n, (_, x) in zip(nodes, gpus, one["points"], strict=True)
+            ]
+    return found
+
+
+def far_of(points: Sequence[Measurement]) -> list[Measurement]:
+    """What is to be predicted: as curves have them, on as few nodes as the GPUs fit."""
+    return [p for p in points if p.nodes > 2 and p.nodes == -(-p.workers // p.fullest_node)]

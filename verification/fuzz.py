@@ -131,7 +131,7 @@ def tables() -> dict[str, bytes]:
 
 def check_table(path: Path, thorough: bool) -> None:
     """Throughputs that are read can be fitted."""
-    points = qm.read_throughputs(path)
+    points = [*qm.read_measurements(path)]
     positive([(p.workers, p.steps_per_second, p.parameter_servers) for p in points])
     if thorough:
         curve_of(qm.fit(points))
@@ -148,9 +148,10 @@ def placements() -> dict[str, bytes]:
 
 def check_placements(path: Path, _: bool) -> None:
     """Placements that are read can be fitted, and the model shown and asked."""
-    model = qm.fit_placements(qm.read_placements(path))
+    points = qm.read_measurements(path)
+    model = qm.fit(points, strategy="all-reduce")
     assert repr(model)
-    curve = model.throughput([1, model.measured[0].gpus_per_node + 1], batch_size=int(model.measured[0].batch_size))
+    curve = model.throughput([1, points[0].fullest_node + 1], batch_size=points[0].batch_size)
     positive(curve.steps_per_second, curve.lower, curve.upper)
 
 

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from ..base.checks import JSON, require_count, require_number, require_writable
 from ..base.errors import DataError, MissingDependencyError, ProfilingError, QueueModelWarning
-from ..profile.job import Throughput
+from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.records import GradientNorms
 from .processes import Child, function_name, recorded_network, signals_noted
@@ -218,7 +218,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     version = run.job["framework_version"]
     throughputs = [
-        Throughput(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
+        Measurement(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
         for workers, seconds in sorted(run.untraced.items())
     ]
     return replace(

@@ -287,7 +287,7 @@ class Row:
 
 
 def read_rows(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Any,
     *,
     required: Sequence[str],
     optional: Sequence[str] = (),
@@ -300,13 +300,17 @@ def read_rows(
     """Rows of a table; refuses files without these columns, or that end within a row (raises `DataError`).
 
     ``what`` and ``meanings`` of columns are for messages; ``header``: columns of a file without a header; ``others``:
-    skip further columns, unless spelt almost like an absent one.
+    skip further columns, unless spelt almost like an absent one; ``path`` may be an open file; ``delimiter``: "" for
+    the commonest of the header.
     """
-    file = str(path)
+    opened: Any = path if hasattr(path, "read") else None
+    file = str(getattr(path, "name", "table") if opened else path)
     try:
-        text = read_bytes(path).decode()
+        text = opened.read() if opened else read_bytes(path).decode()
+        text = text.decode() if isinstance(text, bytes) else text.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: is not UTF-8 text, see byte {error.start}; save it as CSV in UTF-8") from None
+    delimiter = delimiter or max(",;\t", key=text.lstrip().partition("\n")[0].count)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     columns, empty = list(header or ()), True
     try:
@@ -331,7 +335,8 @@ def read_rows(
         hint = mistaken(text, required) or f"line {lines.line_num}: {error}; is this a CSV with {_listed(required)}?"
         raise DataError(f"{file}: {hint}") from None
     if empty:
-        raise DataError(f"{file}: no {what} below the header")
+        hint = mistaken(text, required) if text.lstrip()[:1] in ("{", "[") else ""
+        raise DataError(f"{file}: {hint or f'no {what} below the header'}")
 
 
 def _require_columns(

@@ -8,14 +8,11 @@ import click
 
 from ..base.checks import require_writable
 from ..base.drawing import FORMATS, save_figure
-from ..base.errors import ModelError
-from ..base.results import Result
 from ..curves.curve import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
-from ..models.placements import PlacedStep, fit_placements
 from ..models.predict import fit, load, measured_besides, predict
-from ..profile.job import Throughput
+from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, Scenario
 from ..profile.throughputs import as_throughputs
@@ -23,7 +20,7 @@ from ..report import SUFFIXES
 from . import options as ask
 
 
-def measured_of(options: dict[str, Any]) -> tuple[Any, list[Throughput | Profile]]:
+def measured_of(options: dict[str, Any]) -> tuple[Any, list[Measurement | Profile]]:
     """The data, and what was measured besides; their options are removed."""
     data = load(options.pop("profile"))
     return data, measured_besides(data, options.pop("throughputs"), options.pop("measured"))
@@ -39,7 +36,7 @@ def question_of(options: dict[str, Any]) -> dict[str, Any]:
 def require_batch_size(question: dict[str, Any]) -> None:
     """Refuse to count examples if a step's number of them is unknown."""
     data = question["data"]
-    if "batch_size" not in question and isinstance(data, list) and isinstance(data[0], Throughput):
+    if "batch_size" not in question and not isinstance(data, Profile) and data[0].batch_size is None:
         raise click.UsageError("--batch-size: throughputs alone do not determine it; give it")
 
 
@@ -63,18 +60,8 @@ def fit_command(output_format: str, **options: Any) -> None:
       queuemodel fit profile.json --measured 4=1.74 --format json
       queuemodel fit throughputs.csv --strategy all-reduce
     """
-    path = options["profile"]
     data, besides = measured_of(options)
-    model: Result
-    if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
-        if options["strategy"] == "all-reduce":
-            options["strategy"] = None
-        if besides or any(value for name, value in options.items() if name not in ("seed", "form")):
-            raise ModelError(f"{path}: holds steps by placement, which are fitted alone; leave the options out")
-        model = fit_placements(data)
-    else:
-        model = fit(data, throughputs=as_throughputs(besides), **options)
-    ask.show(model, output_format)
+    ask.show(fit(data, throughputs=as_throughputs(besides), **options), output_format)
 
 
 @ask.command()

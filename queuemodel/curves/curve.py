@@ -39,7 +39,9 @@ class ThroughputCurve(Result):
     lower, upper : ndarray
         Interval around `steps_per_second` with probability `confidence`.
     single : float
-        Steps per second of one worker, the base of speedup and efficiency.
+        Steps per second of one worker, or per worker of the base of speedup and efficiency.
+    base_workers : int
+        The base of speedup and efficiency: one worker, or the smallest measured group of a table.
     batch_size : int
         Examples per step.
     parameter_servers : int
@@ -69,7 +71,7 @@ class ThroughputCurve(Result):
         Whether all workers make their steps together, in rounds.
     steps_per_round : ndarray
         Steps that count in a round (and in `steps_per_second`), where not one of each worker; else empty.
-    model : TrainingModel, AllReduceModel, GrowthModel or None
+    model : TrainingModel, AllReduceModel, ScalingModel or None
         What was fitted: its parameters, for reports.
     asynchronous : bool
         Whether workers wait for the servers only.
@@ -81,6 +83,7 @@ class ThroughputCurve(Result):
     upper: np.ndarray
     _: KW_ONLY
     single: float
+    base_workers: int = 1
     batch_size: int = 1
     parameter_servers: int = 1
     workers_per_node: int = 1
@@ -129,19 +132,19 @@ class ThroughputCurve(Result):
 
     @property
     def speedup(self) -> np.ndarray:
-        """X(N) / X(1)."""
+        """X(N) / X(1), or of another base b: X(N) b / X(b)."""
         return self.steps_per_second / self.single
 
     @property
     def efficiency(self) -> np.ndarray:
-        """X(N) / (N X(1)): the share of the workers' time that is not lost to waiting."""
+        """X(N) / (N X(1)), or X(N) b / (N X(b)): the share of the workers' time that is not lost to waiting."""
         return self.efficiency_of(self.steps_per_second)
 
     def efficiency_of(self, steps_per_second: np.ndarray) -> np.ndarray:
-        """Efficiency of other throughputs (n,), as the interval's: 1 of one worker, and at most the upper bound's."""
+        """Efficiency of other throughputs (n,), as the interval's: 1 of the base, and at most the upper bound's."""
         most = np.fmax(self.bound_upper, self.steps_per_second) if self.bound_upper.size else np.inf
         share = np.minimum(steps_per_second, most) / (self.workers * self.single)
-        return np.where(self.workers == 1, 1.0, share)
+        return np.where(self.workers == self.base_workers, 1.0, share)
 
     @property
     def marginal_speedup(self) -> np.ndarray:
@@ -338,7 +341,7 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     Examples
     --------
     >>> import queuemodel as qm
-    >>> points = [qm.Throughput(workers=1, steps_per_second=2.0), qm.Throughput(workers=2, steps_per_second=3.9)]
+    >>> points = [qm.Measurement(workers=1, steps_per_second=2.0), qm.Measurement(workers=2, steps_per_second=3.9)]
     >>> print(qm.next_measurement(qm.fit(points).throughput(range(1, 17))).caption())
     measure next: 8 workers for a minute (half of the largest requested number)
     """

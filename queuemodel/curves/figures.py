@@ -68,7 +68,7 @@ def plot_throughput(
     Examples
     --------
     >>> import queuemodel as qm
-    >>> model = qm.fit([qm.Throughput(workers=n, steps_per_second=x) for n, x in [(1, 2.0), (2, 3.9), (4, 6.8)]])
+    >>> model = qm.fit([qm.Measurement(workers=n, steps_per_second=x) for n, x in [(1, 2.0), (2, 3.9), (4, 6.8)]])
     >>> ax = plot_throughput(model.throughput(range(1, 17)))
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('workers', 'throughput (steps/s)')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import msgspec
@@ -14,8 +15,10 @@ from ..base.errors import ModelError
 from ..base.estimates import Parameter
 from ..base.files import constants
 from ..base.results import counted, percent
+from ..curves.prediction import Prediction
 from ..profile.bandwidth import contradiction, hardly_used, transfer_time
 from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.scenario import of_group
 from ..transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
 from ..transport.trees import COLLECTIVES
@@ -44,6 +47,7 @@ FEW_ROUNDS = 9
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["all_reduce"]
 UNLIKE = _NUMBERS["unlike"]
+ERROR_PER_DOUBLING, ROUND_NOISE = _NUMBERS["error_per_doubling"], _NUMBERS["round_noise"]
 
 #: Groups drawn for a prediction.
 SAMPLES = 200
@@ -57,6 +61,9 @@ ACCUMULATED = 240
 #: Successive rounds in which ranks wait for their input.
 SUCCESSIVE = 600
 
+#: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
+LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
+
 #: Where a round's time goes beside the computation of a mean rank.
 PLACES = ("network", "latency", "stragglers")
 
@@ -66,11 +73,12 @@ class AllReduceModel(Model):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
     Made of what `fit_rounds` found; changed by `what_if`; solved by `throughput`, whose workers are ranks, one on each
-    node unless ``ranks_per_node`` is specified. Computation is proportional to the batch size; of accumulated steps
-    (`no_sync`) that of the first is that of the last.
+    node unless ``ranks_per_node`` is specified, given throughputs ``measured`` on such machines. Computation is
+    proportional to the batch size; of accumulated steps (`no_sync`) that of the first is that of the last.
     """
 
     fitted: FittedRounds
+    measured: tuple[Measurement, ...] = ()
     changes = (*of_group("rounds"), "bandwidth", "accelerator_speed", "batch_size")
     kind = "of all-reduce"
 
@@ -79,6 +87,17 @@ class AllReduceModel(Model):
         """The job, with the batch size that it has here."""
         job = self.fitted.job
         return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
+
+    @property
+    def conditions(self) -> tuple[Measurement, ...]:
+        """See `Model`."""
+        return self.measured
+
+    def is_here(self, point: Measurement) -> bool:
+        """See `Model`."""
+        wanted = self.scenario.bandwidth
+        same = point.bandwidth == (None if wanted == self.fitted.nominal else wanted)
+        return same and not replace(self, scenario=replace(self.scenario, bandwidth=None)).other_machines
 
     @cached_property
     def network(self) -> NodeLink:
@@ -215,8 +234,8 @@ class AllReduceModel(Model):
         """
         k, fitted = self.steps_per_round, self.fitted
         compute = float(fitted.computed.mean() * self.slowness * k)
-        parts, low, high = self._rounds(workers, compute, seed)
-        waited, longer, shorter = self._waited(workers, parts[0], seed)
+        parts, effects = self._rounds(workers, compute, seed)
+        waited, longer, ahead = self._waited(workers, parts[0], seed)
         T, network, latency, stragglers, wire, messages = parts
         T = T + waited
         other = (workers > fitted.ranks) | self.other_machines
@@ -226,12 +245,23 @@ class AllReduceModel(Model):
         busy = np.stack([wire, np.minimum(messages, T), stragglers], axis=-1)
         least = np.where(workers > 1, np.maximum(self._first(compute) + wire, compute), T)
         most = T[0] + wire + messages + stragglers
+        here = [point for point in self.measured if self.is_here(point)]
         behind = self.input > T[-1] - waited[-1]
         shares = dict(zip(PLACES, added[-1], strict=True), compute=compute, input=math.inf if behind else waited[-1])
         return Outcome(
             workers=workers,
             throughput=k * workers / T,
-            error=np.hypot([np.hypot(low, longer), np.hypot(high, shorter)], error),
+            prediction=Prediction(
+                workers=workers,
+                mean=np.log(k * workers / T)[:, None] + ahead[:, None] * LOADED_AHEAD,
+                weights=np.full(len(LOADED_AHEAD), 1.0 / len(LOADED_AHEAD)),
+                kind=np.zeros(len(LOADED_AHEAD), int),
+                error=error[:, None],
+                noise=np.zeros(len(workers)),
+                spread=np.column_stack([effects, longer]),
+                correlation=ERROR_PER_DOUBLING,
+            ),
+            noise=ROUND_NOISE,
             breakdown=lambda X: Breakdown(
                 stations=PLACES,
                 utilization=np.minimum(busy / T[:, None], 1.0),
@@ -245,7 +275,8 @@ class AllReduceModel(Model):
             note=self.note,
             parameter_servers=getattr(self.collective, "servers", 0),
             workers_per_node=getattr(self.collective, "ranks_per_node", 1),
-            profiled_workers=0 if self.other_machines else fitted.ranks,
+            profiled_workers=max(0 if self.other_machines else fitted.ranks, *(p.workers for p in here), 0),
+            measured=tuple((p.workers, p.steps_per_second) for p in here),
             synchronous=True,
             steps_per_round=k * workers if k > 1 else np.empty(0),
         )
@@ -272,12 +303,12 @@ class AllReduceModel(Model):
             return 0.0
         return float(ready[:, 0].mean()) * self.slowness + compute * (1 - 1 / self.steps_per_round)
 
-    def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`Parts` of a round, each an array over numbers of ranks, and the logarithms of their errors up and down."""
+    def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """`Parts` of a round, each an array over numbers of ranks (n,), and its errors by cause (n, 3)."""
         fitted = self.fitted
         sizes, rows = self.pieces(seed)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
-        found, errors = [], []
+        found, effects = [], []
         drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=fitted.paces)
         for slowest, n in zip(drawn, ranks.tolist(), strict=True):
             group, link = self.group(n, sizes, slowest), self.among(n)
@@ -285,9 +316,9 @@ class AllReduceModel(Model):
             found.append(alone if n == 1 else group.parts(link, compute))
             if n in sure:
                 sampling = computation_error(fitted, found[-1].stragglers / compute, n)
-                errors.append(group.log_errors(link, self._covariance(n), sampling))
-        low, high = (np.interp(np.log(ranks), np.log(sure), one) for one in zip(*errors, strict=True))
-        return np.transpose(found), low, high
+                effects.append(group.effects(link, self._covariance(n), sampling))
+        every = [np.interp(np.log(ranks), np.log(sure), one) for one in zip(*effects, strict=True)]
+        return np.transpose(found), np.column_stack(every)
 
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
@@ -300,7 +331,7 @@ class AllReduceModel(Model):
         return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error
 
     def _waited(self, ranks: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
-        """Mean seconds for which rounds of such times wait for input, and what they add to the errors up and down."""
+        """Mean seconds for which rounds of such times wait for input, and their errors: by sampling, of the model."""
         if not self.loading:
             return np.zeros((3, len(ranks)))
         recorded = np.concatenate(self.loading)
@@ -318,7 +349,7 @@ class AllReduceModel(Model):
                 for loading in (self.loading, [sampling * own for own in self.loading])
             )
             longer = math.log((time + more) / (time + mean))
-            found.append((mean, longer, math.hypot(longer, AHEAD_ERROR * min(variation, 1.0) * mean / (time + mean))))
+            found.append((mean, longer, AHEAD_ERROR * min(variation, 1.0) * mean / (time + mean)))
         return np.array([np.interp(np.log(ranks), np.log(ranks[some]), one) for one in zip(*found, strict=True)])
 
     def check(self) -> None:

@@ -14,14 +14,19 @@ import numpy as np
 
 from ..base.errors import ModelError
 from ..base.estimates import Origin, Parameter
+from ..base.files import constants
 from ..base.results import counted
+from ..curves.prediction import Prediction
 from ..profile.bandwidth import transfer_time
 from ..profile.job import Job
+from ..profile.measurements import Measurement
+from ..profile.scenario import Scenario
 from ..queueing.network import Network
 from ..queueing.solve import solve
 from ..queueing.stations import JobClass, Station
+from ..transport.sharing import BBR_SHARE
 from .demands import Demands, Servers
-from .ensemble import Discrepancy, model_error, profiled_error, worst_error
+from .errors import correlation_per_doubling, model_error, own_error, profiled_error, worst_error
 from .outcome import Breakdown, Model, Outcome
 from .rules import Barrier, Pace, Rule, rule_for
 from .step_fit import Fitted, Recorded, step_parameters
@@ -31,6 +36,10 @@ UNSPECIFIED = (
     "TCP congestion control is unknown, so intervals reach down to BBR with few connections: specify it "
     "(--congestion-control) to narrow them"
 )
+_NUMBERS = constants(__package__)
+#: Relative standard error of one measurement: of a minute's run, and of two asynchronous workers.
+THROUGHPUT_ERROR = _NUMBERS["calibration"]["throughput_error"]
+TWO_WORKERS_ERROR = _NUMBERS["closed_network"]["two_workers_error"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,11 +60,14 @@ class TrainingModel(Model):
         Synchronous training: the squared coefficient of variation of a worker's own time.
     steps_per_round : int
         Results of whatever workers that the server applies at once, 0: each on its own.
+    synchronized : tuple of Measurement
+        Measured of several workers who train in rounds.
     """
 
     fitted: Fitted
     barrier: float | None = None
     steps_per_round: int = 0
+    synchronized: tuple[Measurement, ...] = ()
     changes = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of the closed network"
 
@@ -110,13 +122,30 @@ class TrainingModel(Model):
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
         """Workers and steps per second, as measured on such machines."""
-        if self.in_rounds or self.other_machines:
+        if self.other_machines:
             return ()
+        points = self.synchronized if self.in_rounds else self.fitted.measured
         return tuple(
             (p.workers, p.steps_per_second)
-            for p in self.fitted.measured
+            for p in points
             if p.parameter_servers == self.servers.count and p.bandwidth is None
         )
+
+    @property
+    def conditions(self) -> list[Measurement]:
+        """See `Model`; one worker on the profiled machines has set the length of a step."""
+        servers = self.fitted.servers.count
+        points = self.synchronized if self.in_rounds else self.fitted.measured
+        return [p for p in points if (p.workers, p.parameter_servers, p.bandwidth) != (1, servers, None)]
+
+    def machines_of(self, point: Measurement) -> Scenario:
+        """See `Model`."""
+        return replace(Model.machines_of(self, point), parameter_servers=point.parameter_servers)
+
+    def is_here(self, point: Measurement) -> bool:
+        """See `Model`."""
+        alike = not {*self.other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
+        return alike and point.parameter_servers == self.servers.count
 
     @property
     def profiled_workers(self) -> int:
@@ -201,7 +230,7 @@ class TrainingModel(Model):
         return Network(queues, classes=classes, name=self.job.name)
 
     def pace(self, populations: np.ndarray) -> Pace:
-        """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
+        """Measurement, residence times and workers' own times at increasing populations, of the demands as they are."""
         pace = self._solved(self.rule, self.fitted.demands, populations)
         X = np.minimum(pace.X, self._computed(populations))
         return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
@@ -252,14 +281,7 @@ class TrainingModel(Model):
                 f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {workers[-1]}"
             )
         X, R, Z = self.pace(workers)
-        D, saturation = self.service_demand, self._asymptotes(workers)[2]
-        error = self.own_error(workers, saturation)
-        alternatives = []
-        if self.fitted.few_flows_if_bbr:
-            under_bbr = replace(
-                self, fitted=replace(self.fitted, few_flows=self.fitted.few_flows_if_bbr, few_flows_if_bbr=None)
-            )
-            alternatives = [replace(under_bbr.outcome(workers), doubt=UNSPECIFIED)]
+        D = self.service_demand
 
         def breakdown(x: np.ndarray) -> Breakdown:
             faster = x / X
@@ -278,21 +300,44 @@ class TrainingModel(Model):
         return Outcome(
             workers=workers,
             throughput=X,
-            error=error,
-            draws=np.log(self.drawn(workers)),
-            ceiling=None if self.barrier is None else np.log(self._limits(self.fitted.draws, workers)[1]),
-            ceiling_error=float(error[0]),  # as far as one worker's step is known
-            alternatives=alternatives,
-            discrepancy=self.discrepancy,
+            prediction=self.prediction(workers),
+            kinds=("loss-based", "bbr") if self.fitted.few_flows_if_bbr else (),
+            noise=self._noise(workers),
             breakdown=breakdown,
             method=self.rule.method,
-            note=self.note,
+            note="; ".join(filter(None, (self.note, UNSPECIFIED if self.fitted.few_flows_if_bbr else ""))),
             parameter_servers=self.servers.count,
             profiled_workers=self.profiled_workers,
             measured=self.measured,
             synchronous=self.barrier is not None,
             asynchronous=not self.in_rounds,
             steps_per_round=np.full(len(workers) if self.steps_per_round else 0, self.steps_per_round),
+        )
+
+    def _noise(self, workers: np.ndarray) -> np.ndarray:
+        return np.where((workers == 2) & (not self.in_rounds), TWO_WORKERS_ERROR, THROUGHPUT_ERROR)
+
+    def prediction(self, workers: np.ndarray) -> Prediction:
+        """The fit's draws of log throughput, and the model's error; BBR may be the congestion control."""
+        models = [self]
+        if self.fitted.few_flows_if_bbr:
+            fitted = replace(self.fitted, few_flows=self.fitted.few_flows_if_bbr, few_flows_if_bbr=None)
+            models.append(replace(self, fitted=fitted))
+        error = self.own_error(workers, self._asymptotes(workers)[2])
+        own, rest = own_error(error, self._noise(workers))
+        limits = {}
+        if self.barrier is not None:
+            most = np.log(self._limits(self.fitted.draws, workers)[1])
+            # as far as one worker's step is known
+            limits = {"ceiling": most.mean(axis=1), "ceiling_error": np.hypot(most.std(axis=1), error[0])}
+        return Prediction.drawn(
+            workers,
+            *(np.log(model.drawn(workers)) for model in models),
+            weights=(1 - BBR_SHARE, BBR_SHARE)[: len(models)] if len(models) > 1 else (1.0,),
+            error=own,
+            noise=rest,
+            correlation=correlation_per_doubling("mva"),
+            **limits,
         )
 
     def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -323,7 +368,7 @@ class TrainingModel(Model):
         _ = self.rule  # refuses what it does not cover
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
-        """Throughput (n, B) of the draws."""
+        """Measurement (n, B) of the draws."""
         X = self._solved(self.rule, self.fitted.draws, populations).X
         return np.minimum(X, self._computed(populations)[:, None])
 
@@ -334,12 +379,6 @@ class TrainingModel(Model):
         traced = self.fitted.recorded.workers
         profiled = 0.0 if traced in dict(self.measured) else profiled_error("mva")  # the draws have it
         return np.where(populations == traced, profiled, model_error("mva", populations / saturation))
-
-    @property
-    def discrepancy(self) -> Discrepancy | None:
-        """How far measured throughputs bend the curve: of asynchronous workers on the machines that were measured."""
-        elsewhere = self.in_rounds or self.other_machines or self.servers != self.fitted.servers
-        return None if elsewhere else self.fitted.discrepancy
 
     @property
     def bandwidth(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -78,24 +79,28 @@ class Group:
             float(wait.sum()),
         )
 
-    def log_errors(self, link: NodeLink, covariance: np.ndarray, sampling: float) -> tuple[float, float]:
-        """Log of how much longer, and shorter, rounds may be at one standard error of everything fitted.
+    def effects(self, link: NodeLink, covariance: np.ndarray, sampling: float) -> np.ndarray:
+        """What one standard error of computation, bandwidth and latency makes of the logarithm of a round, (3,).
 
         ``covariance`` is of the logarithms of bandwidth and latency, ``sampling`` the error of computation's logarithm.
+        The last two are independent parts: of the bandwidth, and of the latency beside it (Cholesky).
         """
 
-        def moved(step: np.ndarray) -> NodeLink:
-            bandwidth, latency = np.clip(np.array([link.bandwidth, link.latency]) * np.exp(step), LEAST, MOST)
-            return link._replace(bandwidth=bandwidth, latency=latency)
+        def half(step: np.ndarray, slower: float) -> float:
+            ends = []
+            for sign in (1.0, -1.0):
+                bandwidth, latency = np.clip(
+                    np.array([link.bandwidth, link.latency]) * np.exp(sign * step), LEAST, MOST
+                )
+                moved = link._replace(bandwidth=bandwidth, latency=latency)
+                ends.append(self.mean_time(moved, slower=math.exp(sign * slower)))
+            return math.log(ends[0] / ends[1]) / 2
 
-        values, vectors = np.linalg.eigh(covariance)
-        times = [tuple(self.mean_time(link, slower=np.exp(sign * sampling)) for sign in (1, -1))]
-        for step in (np.sqrt(np.maximum(values, 0.0)) * vectors).T:
-            ends = [moved(sign * step) for sign in (1, -1)]
-            times.append((self.mean_time(ends[0]), self.mean_time(ends[1])))
-        logs = np.log(np.array(times) / self.mean_time(link))
-        longer, shorter = np.maximum(logs.max(axis=1), 0.0), np.maximum(-logs.min(axis=1), 0.0)
-        return float(np.linalg.norm(longer)), float(np.linalg.norm(shorter))
+        along = math.sqrt(max(covariance[0, 0], 0.0))
+        both = covariance[0, 1] / along if along else 0.0
+        beside = math.sqrt(max(covariance[1, 1] - both**2, 0.0))
+        none = np.zeros(2)
+        return np.array([half(none, sampling), half(np.array([along, both]), 0.0), half(np.array([0.0, beside]), 0.0)])
 
 
 #: Measured and assumed numbers, with their sources: constants.toml.

@@ -185,7 +185,7 @@ def plan_instances(
 
     Parameters
     ----------
-    data : Profile, or sequence of Throughput or of PlacedStep
+    data : Profile, or sequence of Measurement
         As for `predict`.
     instances : iterable of Instance
         `read_instances` reads them.

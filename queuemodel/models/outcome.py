@@ -5,23 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from ..base.checks import require_seed, require_share
-from ..base.estimates import Parameter, normal_quantile
-from ..base.results import Result
+from ..base.estimates import Parameter
+from ..base.results import Result, counted, percent
 from ..curves.curve import ThroughputCurve, require_workers
+from ..curves.prediction import Prediction
 from ..profile.job import Job
-from ..profile.scenario import Scenario, require_answered
-from .ensemble import Discrepancy
+from ..profile.measurements import Measurement
+from ..profile.scenario import Scenario, of_group, require_answered
+from ..profile.throughputs import doubt
 from .explorer import Explorer
 
 NONE = np.empty(0)
 
-#: A lower end that an alternative brings down to less than this share of itself is worth a word.
-NOTICED = 0.999
+
+#: Fields of a scenario that differ from the machines of the data, and are not their description.
+CHANGED = (
+    *of_group("machines"), *of_group("shards"), *of_group("rounds"), "worker_bandwidth", "straggler_probability",
+    "straggler_slowdown",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,21 +47,13 @@ class Breakdown:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """What a model says of throughput at n numbers of workers, before anybody asks for an interval.
+    """What a model predicts at n numbers of workers, before an interval is asked for."""
 
-    The interval joins the quantiles of ``draws`` with ``error`` as independent errors, spans the ``alternatives`` and
-    ends at the ``ceiling``; where measured throughputs bend the curve, ``discrepancy`` says it instead.
-    """
-
-    workers: np.ndarray  # (n,): Increasing, the first is 1
+    workers: np.ndarray  # (n,): Increasing, the base of speedup among them
     throughput: np.ndarray  # (n,): Steps of all workers per second
-    error: np.ndarray | float = 0.0  # (n,), or (2, n) downwards and upwards: Relative standard error
-    draws: np.ndarray | None = None  # (n, B): Logarithms of throughput under what the fit leaves open
-    ceiling: np.ndarray | None = None  # (n, B): Logarithms of what throughput cannot exceed, likewise
-    ceiling_error: float = 0.0  # Relative standard error of that
-    alternatives: Sequence[Outcome] = ()  # Other networks that it may be
-    doubt: str = ""  # Of an alternative: what to say where it makes the interval wider
-    discrepancy: Discrepancy | None = None
+    prediction: Prediction  # At these places
+    kinds: tuple[str, ...] = ()  # Names of its kinds of network, where there are several
+    noise: np.ndarray | float = 0.0  # (n,): Relative standard error of a measurement there, unless it has its own
     breakdown: Callable[[np.ndarray], Breakdown] = lambda X: Breakdown()  # of the throughput that is predicted
     method: str
     note: str = ""
@@ -66,32 +65,6 @@ class Outcome:
     synchronous: bool = False  # All make their steps together
     asynchronous: bool = False  # Nobody waits for anybody, but for the servers
     steps_per_round: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Where these are not one of each worker
-
-    def scaled(self, factor: np.ndarray) -> Outcome:
-        """Throughput that is so many times (n,) as high, whatever network it is."""
-        others = [one.scaled(factor) for one in self.alternatives]
-        return replace(self, throughput=self.throughput * factor, alternatives=others)
-
-    def interval(self, confidence: float) -> tuple[np.ndarray, list[str]]:
-        """Throughput, and the ends of an interval of such probability, shape (3, n), and which doubts widen it."""
-        X, tail, reach = self.throughput, (1 - confidence) / 2, normal_quantile(confidence)
-        if self.discrepancy is not None:
-            return X * self.discrepancy.factors(self.workers, confidence), []
-        apart = reach * np.broadcast_to(self.error, (2, len(X)))
-        if self.draws is not None:
-            low, high = np.quantile(self.draws, [tail, 1 - tail], axis=-1) - np.log(X)
-            apart = np.hypot(apart, np.maximum([-low, high], 0.0))
-        lower, upper = X * np.exp(-apart[0]), X * np.exp(apart[1])
-        if self.ceiling is not None:
-            most = np.quantile(self.ceiling, 1 - tail, axis=-1) + reach * self.ceiling_error
-            upper = np.maximum(np.minimum(upper, np.exp(most)), X)
-        doubts = []
-        for other in self.alternatives:
-            (_, low, high), _ = other.interval(confidence)
-            if other.doubt and (low < NOTICED * lower).any():
-                doubts.append(other.doubt)
-            lower, upper = np.minimum(lower, low), np.maximum(upper, high)
-        return np.array([X, lower, upper]), doubts
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -128,8 +101,26 @@ class Model(Result):
         return None
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """Throughput at these numbers of workers, and perhaps at others between them."""
+        """Measurement at these numbers of workers, and perhaps at others between them."""
         raise NotImplementedError
+
+    @property
+    def base_workers(self) -> int:
+        """Number of workers that speedup and efficiency relate to."""
+        return 1
+
+    @property
+    def conditions(self) -> Sequence[Measurement]:
+        """Measurements of jobs that train in this way, beyond what the fit has used."""
+        return ()
+
+    def machines_of(self, point: Measurement) -> Scenario:
+        """The scenario on the machines where a measurement was made."""
+        return replace(self.scenario, **dict.fromkeys(CHANGED, None) | {"bandwidth": point.bandwidth})
+
+    def is_here(self, point: Measurement) -> bool:
+        """Whether a measurement was made on the machines of this scenario."""
+        return self.machines_of(point) == self.scenario
 
     def check(self) -> None:
         """Refuse a scenario that the data do not answer."""
@@ -176,8 +167,9 @@ class Model(Result):
         counts = require_workers(workers)
         require_share(confidence, "confidence", open_ended=True)
         require_seed(seed, "throughput: seed")
-        outcome = model.outcome(np.union1d(counts, 1), seed=seed)
-        return finish(model, outcome, counts, confidence)
+        here = [point.workers for point in model.conditions if model.is_here(point)]
+        outcome = model.outcome(np.union1d(counts, [model.base_workers, *here]), seed=seed)
+        return finish(model, conditioned(model, outcome, seed=seed), counts, confidence)
 
     def explore(self, *, workers: int = 32) -> Explorer:
         """The what-ifs of a report as sliders in a notebook, with the curve of 1 to ``workers`` workers.
@@ -194,9 +186,49 @@ class Model(Result):
         return [parameter.to_row() for parameter in self.parameters]
 
 
+def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:
+    """The outcome, given what was measured of jobs that train in this way, on these machines or on others."""
+    points = model.conditions
+    if not points:
+        return outcome
+    machines = [model.scenario if model.is_here(point) else model.machines_of(point) for point in points]
+    found = {model.scenario: outcome}
+    for scenario in machines:
+        if scenario not in found:
+            counts = {1, *(point.workers for point, one in zip(points, machines, strict=True) if one == scenario)}
+            found[scenario] = replace(model, scenario=scenario).outcome(np.array(sorted(counts)), seed=seed)
+    prediction = reduce(Prediction.joined, (one.prediction for one in found.values()))
+    first = dict(zip(found, np.cumsum([0, *(len(one.workers) for one in found.values())]).tolist(), strict=False))
+    at = [
+        first[one] + int(np.searchsorted(found[one].workers, point.workers))
+        for one, point in zip(machines, points, strict=True)
+    ]
+    usual = np.concatenate([np.broadcast_to(one.noise, one.workers.shape) for one in found.values()])
+    noise = np.array([point.relative_error(float(usual[place])) for point, place in zip(points, at, strict=True)])
+    posterior, outliers = prediction.condition(at, np.log([point.steps_per_second for point in points]), noise)
+    posterior = posterior.at(np.arange(len(outcome.workers)))
+    likely = sorted(zip(posterior.kinds(len(outcome.kinds) or 1).tolist(), outcome.kinds, strict=False), reverse=True)
+    by = ", ".join(f"{name} {percent(share)}" for share, name in likely)
+    wrong = [point for point, off in zip(points, outliers, strict=True) if off]
+    notes = [
+        ": ".join(filter(None, [f"calibrated by {counted(len(points), 'measurement')}", by])),
+        doubt(wrong, "the prediction and the other measurements") if wrong else "",
+        outcome.note,
+    ]
+    return replace(
+        outcome,
+        throughput=posterior.interval(0.9)[0],
+        prediction=posterior,
+        method=outcome.method.replace(outcome.kinds[0], likely[0][1]) if outcome.kinds else outcome.method,
+        note="; ".join(filter(None, notes)),
+    )
+
+
 def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: float) -> ThroughputCurve:
     """The curve of an outcome at some of its numbers of workers."""
-    (X, lower, upper), doubts = outcome.interval(confidence)
+    X = outcome.throughput
+    _, lower, upper = outcome.prediction.interval(confidence)
+    lower, upper = np.minimum(lower, X), np.maximum(upper, X)
     at, parts = np.searchsorted(outcome.workers, workers), outcome.breakdown(X)
     rows = {
         name: value[at] if len(value) else value
@@ -208,7 +240,8 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         steps_per_second=X[at],
         lower=lower[at],
         upper=upper[at],
-        single=float(X[0]),
+        single=float(X[np.searchsorted(outcome.workers, model.base_workers)]) / model.base_workers,
+        base_workers=model.base_workers,
         batch_size=model.job.batch_size,
         dataset_size=model.job.dataset_size,
         confidence=confidence,
@@ -217,7 +250,7 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         bottleneck=parts.bottleneck,
         **rows,
         **{name: getattr(outcome, name) for name in FROM_OUTCOME},
-        note="; ".join(filter(None, [outcome.note, *doubts])),
+        note=outcome.note,
         steps_per_round=outcome.steps_per_round[at] if len(outcome.steps_per_round) else NONE,
         model=model,
     )

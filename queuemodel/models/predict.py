@@ -17,10 +17,12 @@ from ..base.checks import require_choice, require_count, require_seed
 from ..base.errors import DataError, FitError, ModelError
 from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, NUMBERS, Scenario, of_group
-from ..profile.throughputs import as_throughputs, on_profiled_links, read_throughputs, require_measured, warn_of_rounds
+from ..profile.synchronization import Synchronization
+from ..profile.throughputs import as_throughputs, on_profiled_links, require_measured, warn_of_rounds
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
@@ -28,18 +30,17 @@ from .all_reduce import AllReduceModel
 from .calibration import fit_network
 from .closed_network import TrainingModel
 from .demands import Form
-from .growth import GrowthModel, fit_throughputs
-from .growth import Strategy as Rounds
 from .outcome import Model
-from .placements import PlacedStep, PlacementModel, fit_placements, holds_placements, read_placements
 from .round_fit import fit_rounds, rounds_of_steps
+from .scaling import ScalingModel, fit_scaling
+from .scaling.model import Strategy as TableStrategy
 from .simulated_rounds import SimulatedRounds, simulate_rounds
 from .simulation import SimulationModel
 from .step_fit import own_scv
 
 PathName: TypeAlias = str | os.PathLike[str]
-Data: TypeAlias = Profile | Sequence[Throughput] | Sequence[PlacedStep]
-Measured: TypeAlias = PathName | Iterable[Throughput | Profile | PathName]
+Data: TypeAlias = Profile | Sequence[Measurement]
+Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
 METHODS = ("auto", "mva", "trace")
 UNTRACED = "needs a profile with recorded operations; import one from traces"
@@ -64,21 +65,21 @@ def fit(
     throughputs: Measured = (),
     seed: int = 0,
     **fields: Any,
-) -> TrainingModel | AllReduceModel | GrowthModel:
+) -> TrainingModel | AllReduceModel | ScalingModel:
     """Fit the model of a training job.
 
     Steps on parameter servers give a closed network (`TrainingModel`) of asynchronous workers, of a barrier (sync-ps)
     and of k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds of
     data-parallel training give an `AllReduceModel`, and so do operations of steps on servers, for all-reduce. Of
-    throughputs alone a `GrowthModel` is fitted, whose growth is learnt from published series.
+    tables of measurements a `ScalingModel` is fitted, whose prior is learnt from published jobs.
 
     Parameters
     ----------
-    data : Profile, or sequence of Throughput, or the path of a file that `load` reads
+    data : Profile, or sequence of Measurement, or the path of a file that `load` reads
     scenario : Scenario, optional
         How the job trains (what the profile recorded unless given, and asynchronously for throughputs
         alone), and what differs from the profile.
-    throughputs : sequence of Throughput
+    throughputs : sequence of Measurement
         Measured for other node counts, besides those in the profile; or paths of tables of them.
     seed : int
         Of the resampling.
@@ -92,7 +93,7 @@ def fit(
 
     Returns
     -------
-    TrainingModel, AllReduceModel or GrowthModel
+    TrainingModel, AllReduceModel or ScalingModel
         Each has ``what_if(...)`` and ``throughput(workers)``.
 
     Raises
@@ -116,16 +117,16 @@ def fit(
     require_seed(seed, "fit: seed")
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(data, question)
-    return _fitted(cast("Profile | Sequence[Throughput]", data), question, strategy, measured, seed)
+    return _fitted(cast("Profile | Sequence[Measurement]", data), question, strategy, measured, seed)
 
 
 def _fitted(
-    data: Profile | Sequence[Throughput],
+    data: Profile | Sequence[Measurement],
     question: Scenario,
     strategy: str,
-    throughputs: Sequence[Throughput],
+    throughputs: Sequence[Measurement],
     seed: int,
-) -> TrainingModel | AllReduceModel | GrowthModel:
+) -> TrainingModel | AllReduceModel | ScalingModel:
     """The model that is solved, of a question that belongs to the data."""
     profile = data if isinstance(data, Profile) else None
     if profile:
@@ -138,18 +139,10 @@ def _fitted(
     if rounds and not stepped and strategy != "all-reduce":
         raise ModelError("the profile has synchronous rounds only; use strategy 'all-reduce'")
     if not rounds and not stepped and strategy in KNOWN and not question.backup_workers:
-        known = question.of(KNOWN[strategy])
-        if profile and (own := question.of(KNOWN["async-ps"])):
-            raise ModelError(f"{next(iter(own))} applies to throughputs alone; a profile has its own")
-        if of_network := question.of(of_group("network")):
-            raise ModelError(f"{next(iter(of_network))} does not apply to throughputs alone; leave it out")
-        changes = {name: value for name, value in machines.items() if name not in known}
-        return _of_throughputs(data, throughputs, question, strategy, known).what_if(**changes)
+        return _of_table(data, throughputs, question, strategy, seed)
     if profile and strategy == "all-reduce":
-        if throughputs:
-            what = "recorded rounds are not used" if rounds else "steps on servers do not determine all-reduce"
-            raise ModelError(f"throughputs besides {what}; leave them out")
-        return AllReduceModel(fit_rounds(profile) if rounds else rounds_of_steps(profile)).what_if(**machines)
+        fitted = fit_rounds(profile) if rounds else rounds_of_steps(profile)
+        return AllReduceModel(fitted, measured=tuple(on_profiled_links(throughputs, profile))).what_if(**machines)
     what = "sync-ps with backup workers" if question.backup_workers else strategy
     if profile is None or not stepped:
         raise ModelError(f"strategy {what!r} needs a profile with recorded steps; import or record one")
@@ -157,35 +150,74 @@ def _fitted(
     if not waiting.solvable:
         raise ModelError(f"strategy {what!r} is not a closed network; `predict` simulates recorded operations")
     form = cast("Form", question.form or "links")
+    synchronized: list[Measurement] = []
+    if waiting != Synchronization():  # one worker waits for nobody
+        synchronized = on_profiled_links([point for point in throughputs if point.workers > 1], profile)
+        throughputs = [point for point in (*profile.throughputs, *throughputs) if point.workers == 1]
+        profile = msgspec.structs.replace(profile, throughputs=[])
     network = fit_network(profile, throughputs=throughputs, form=form, seed=seed)
     if waiting.together:
         network = replace(network, barrier=own_scv(profile))
-    return replace(network, steps_per_round=0 if waiting.together else waiting.number).what_if(**machines)
+    steps_per_round = 0 if waiting.together else waiting.number
+    return replace(network, steps_per_round=steps_per_round, synchronized=tuple(synchronized)).what_if(**machines)
 
 
-def _of_throughputs(
-    data: Profile | Sequence[Throughput],
-    throughputs: Sequence[Throughput],
+def _of_table(
+    data: Profile | Sequence[Measurement],
+    throughputs: Sequence[Measurement],
     question: Scenario,
     strategy: str,
-    known: dict[str, Any],
-) -> GrowthModel:
-    """Of throughputs alone: in a profile, or a list."""
+    seed: int,
+) -> ScalingModel:
+    """Of a table of measurements, or of a profile that has no more."""
     profile = data if isinstance(data, Profile) else None
+    if profile and (own := question.of(KNOWN["async-ps"])):
+        raise ModelError(f"{next(iter(own))} applies to tables of measurements; a profile has its own")
+    if of_network := question.of(of_group("network")):
+        raise ModelError(f"{next(iter(of_network))} does not apply to measurements alone; leave it out")
     measured = as_throughputs([*(data.throughputs if isinstance(data, Profile) else data), *throughputs])
-    size, own = known.pop("batch_size", 1), known.pop("parameter_bytes", 0)
-    job = profile.job if profile else Job(batch_size=size, parameter_bytes=int(own), tensors=0)
+    if not measured:
+        raise FitError("fit: at least one measurement is needed, got none")
     if profile:
         measured = on_profiled_links(measured, profile)
     links, profiled = {point.bandwidth for point in measured}, profile.cluster.bandwidth if profile else None
     if len(links) > 1 or (profiled is not None and links != {None}):
-        raise FitError("fit: throughputs alone do not determine the effect of bandwidth; give those of one bandwidth")
-    link = next(iter(links), None) or profiled
-    measured = [msgspec.structs.replace(point, bandwidth=None) for point in measured]
-    model = fit_throughputs(measured, job=job, strategy=cast("Rounds", strategy), link=link, **known)
-    if strategy != "async-ps":
-        warn_of_rounds(measured)
-    return model if question.strategy else replace(model, assumption=ASSUMED)
+        raise FitError("fit: measurements alone do not determine the effect of bandwidth; give those of one bandwidth")
+    link, ranks = next(iter(links), None) or profiled, question.ranks_per_node
+    if ranks and (wrong := next((p for p in measured if p.nodes is None and p.workers % ranks), None)):
+        raise FitError(
+            f"fit: workers are ranks on whole nodes of {ranks} (ranks_per_node), got a measurement of {wrong.workers}; "
+            "leave groups inside a node out, or give a column nodes"
+        )
+    sizes = {point.batch_size for point in measured if point.batch_size}
+    sized, size = bool(sizes), question.batch_size or (min(sizes) if len(sizes) == 1 else None)
+    g = ranks or question.gpus_per_node or max(p.fullest_node for p in measured)
+    rows = [msgspec.structs.replace(p, bandwidth=None) for p in measured]
+    if ranks or on_nodes(measured):  # those without nodes are on as few as they fit, with the batch that is asked for
+        rows = [
+            p if p.nodes else msgspec.structs.replace(
+                p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size
+            )
+            for p in rows
+        ]  # fmt: skip
+    job = profile.job if profile else None
+    if job is None and not sized:
+        bytes_known = int(question.parameter_bytes or 0)
+        job = Job(batch_size=question.batch_size or 1, parameter_bytes=bytes_known, tensors=0)
+    model = fit_scaling(
+        rows,
+        strategy=cast("TableStrategy", strategy),
+        sparse_gradients=bool(question.sparse_gradients),
+        parameter_bytes=(job.parameter_bytes if job else question.parameter_bytes) or None,
+        link=link,
+        seed=seed,
+    )
+    if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
+        warn_of_rounds(rows)
+    assumed = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
+    used = ("ranks_per_node", "parameter_bytes", "sparse_gradients", *(() if sized else ("batch_size",)))
+    machines = {n: v for n, v in question.specified.items() if n not in (*NO_MACHINES, *used)}
+    return replace(model, known_job=job, assumption=assumed).what_if(**machines)
 
 
 def predict(
@@ -204,8 +236,8 @@ def predict(
 
     Parameters
     ----------
-    data : Profile, or sequence of Throughput or of PlacedStep
-        A worker of the latter is a GPU. Or the path of a file with one of these, which `load` reads.
+    data : Profile, or sequence of Measurement
+        A worker of measurements on nodes is a GPU. Or the path of a file with one of these, which `load` reads.
     scenario : Scenario, optional
         How the job trains, and what differs from the profile. Asynchronous workers on parameter servers, a barrier
         (``"sync-ps"`` without backup workers) and ``"k-batch-async"`` have a closed network; all half-synchronous
@@ -215,9 +247,9 @@ def predict(
     method : {"auto", "mva", "trace"}
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
         the simulation when the profile holds operations of one worker alone and covers everything requested.
-    throughputs : sequence of Throughput or Profile
-        Measured besides the profile, or paths; of a profile of several workers, what its steps show. They calibrate
-        what is predicted: the closed network's demands, or the simulation's networks (`queuemodel.models.calibrate`).
+    throughputs : sequence of Measurement or Profile
+        Measured besides the profile, or paths, of workers who wait for each other as in the scenario; of a profile of
+        several workers, what its steps show. They condition what is predicted (`queuemodel.curves.prediction`).
     confidence : float
         Probability of the interval.
     seed : int
@@ -240,37 +272,22 @@ def predict(
     counts = require_workers(workers).tolist()
     require_seed(seed, "predict: seed")
     question = (scenario or Scenario()).updated(**fields)
-    if not isinstance(data, Profile) and any(isinstance(point, PlacedStep) for point in data):
-        model: Model = _of_placements(cast("Sequence[PlacedStep]", data), question, method, throughputs)
-        return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
-    if question.gpus_per_node is not None:
-        raise ModelError("predict: gpus_per_node applies to jobs measured by placement (step times by nodes and GPUs)")
     measured, strategy = as_throughputs(throughputs), require_answerable(data, question)
+    model: Model
     if isinstance(data, Profile) and data.steps and strategy != "all-reduce":
         waiting = question.synchronization
         waiting.require_workers(counts[0])
         if simulated(data, question, method):
             profile, question = question.on(data)
-            known = (*data.throughputs, *measured)
-            model = SimulationModel(profile, known, waiting, {"progress": progress})
+            alike = [p for p in data.throughputs if p.workers == 1 or waiting == Synchronization()]
+            model = SimulationModel(profile, (*alike, *measured), waiting, {"progress": progress})
             return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
     elif method == "trace" or (method == "mva" and strategy == "all-reduce"):
         raise ModelError(f"predict: method {method!r} {UNTRACED}")
     for name in question.of(of_group("simulation")):
         raise ModelError(f"predict: {name} applies to the simulation only; use method 'trace'")
-    model = _fitted(cast("Profile | Sequence[Throughput]", data), question, strategy, measured, seed)
+    model = _fitted(cast("Profile | Sequence[Measurement]", data), question, strategy, measured, seed)
     return model.throughput(counts, confidence=confidence, seed=seed)
-
-
-def _of_placements(
-    data: Sequence[PlacedStep], question: Scenario, method: str, throughputs: Sequence[Any]
-) -> PlacementModel:
-    others = [name for name in question.specified if name not in ("strategy", *PlacementModel.changes)]
-    others += ["strategy"] * (question.strategy not in (None, "all-reduce"))
-    others += ["method"] * (method != "auto") + ["throughputs"] * bool(throughputs)
-    if others:
-        raise ModelError(f"predict: {others[0]} does not apply to a job measured by placement; leave it out")
-    return fit_placements(data)
 
 
 def simulated(profile: Profile, question: Scenario, method: str) -> bool:
@@ -382,9 +399,14 @@ def simulate(
 
 def require_answerable(data: object, question: Scenario) -> str:
     """How the job trains, as specified, recorded, or else asynchronously; what belongs to other ways is refused."""
-    recorded = "all-reduce" if isinstance(data, Profile) and data.rounds and not data.steps else "async-ps"
-    strategy = question.strategy or recorded
+    recorded = isinstance(data, Profile) and data.rounds and not data.steps
+    told = getattr(data, "strategy", "") or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
+    strategy = question.strategy or told
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
+    if on_nodes(data) and strategy != "all-reduce":
+        raise ModelError(f"a table of GPUs on nodes is of strategy 'all-reduce', not {strategy!r}")
+    if question.gpus_per_node is not None and not (alone and strategy == "all-reduce"):
+        raise ModelError("gpus_per_node applies to tables of step times or rates of 'all-reduce'")
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
@@ -400,15 +422,20 @@ def require_answerable(data: object, question: Scenario) -> str:
     return strategy
 
 
-def load(path: PathName) -> Profile | list[Throughput] | list[PlacedStep]:
-    """Read a profile (JSON), or measured throughputs or step times by placement (a name in .csv or .csv.gz)."""
+def on_nodes(data: object) -> bool:
+    """Whether it is a table that says on how many nodes GPUs were measured."""
+    return isinstance(data, Sequence) and any(getattr(point, "nodes", None) is not None for point in data)
+
+
+def load(path: PathName) -> Profile | Sequence[Measurement]:
+    """Read a profile (JSON), or a table of measurements (a name in .csv or .csv.gz)."""
     if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
         raise DataError(f"{path}: not a profile; recorded traces become one by queuemodel import-trace FOLDER")
     if Path(path).name.endswith((".json", ".json.gz")) or read_bytes(path).lstrip()[:1] in (b"{", b"["):
         return Profile.load(path)
     if not Path(path).name.lower().endswith((".csv", ".csv.gz")):
-        raise DataError(f"{path}: not a profile; throughputs and step times by placement are read from a .csv")
-    return read_placements(path) if holds_placements(path) else read_throughputs(path)
+        raise DataError(f"{path}: not a profile; tables of measurements are read from a .csv")
+    return read_measurements(path)
 
 
 def read_if_path(data: Any) -> Any:
@@ -418,14 +445,14 @@ def read_if_path(data: Any) -> Any:
 
 def measured_besides(
     data: Any, measured: Measured, points: Iterable[tuple[int, float | None, float]] = ()
-) -> list[Throughput | Profile]:
+) -> list[Measurement | Profile]:
     """What was measured besides, read where it is a path: throughputs, and profiles of several workers.
 
     Single ``points`` are workers, bandwidth (None: as profiled) and steps per second, on the servers of ``data``.
     """
     found = map(read_if_path, [measured] if isinstance(measured, str | os.PathLike) else measured)
     servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1) if points else 1
-    return [one for some in found for one in (some if isinstance(some, list) else [some])] + [
-        Throughput(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
+    return [one for some in found for one in (some if isinstance(some, Sequence) else [some])] + [
+        Measurement(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
         for n, bandwidth, speed in points
     ]

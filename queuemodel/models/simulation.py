@@ -13,25 +13,28 @@ import numpy as np
 from ..base.checks import require_share
 from ..base.errors import ModelError
 from ..base.estimates import Parameter
+from ..base.files import constants
 from ..base.results import counted
 from ..curves.curve import ThroughputCurve, require_workers
+from ..curves.prediction import Prediction
 from ..profile.bandwidth import best_rates, nominal_bandwidth, transports_of
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.profile import Profile
-from ..profile.scenario import of_group
+from ..profile.scenario import Scenario, of_group
 from ..profile.synchronization import Synchronization
 from ..profile.throughputs import on_profiled_links
 from ..simulator.links import LinkRate, LinkRates
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import trace_runs
 from ..transport.sharing import NETWORK, Transport
-from .calibration import contradicted, fit_network, goes_further, untraced_throughput
+from .calibration import contradicted, fit_network, untraced_throughput
 from .closed_network import TrainingModel
 from .demands import Servers
+from .errors import correlation_per_doubling, own_error, profiled_error
 from .outcome import Breakdown, Model, Outcome
-from .simulation_calibration import (
-    calibrate,
-    knots,
+from .simulation_errors import (
+    MIN_NOISE,
     sampled_share,
     sampling_error,
     simulation_error,
@@ -41,17 +44,20 @@ from .simulation_calibration import (
 )
 from .step_fit import fit_steps, servers_of, step_note, tensor_bytes_of
 
+#: Where one worker does not fill its link: probability that its cause is another than the simulated one (assumed).
+UNFILLED_SHARE = constants(__package__)["simulation"]["unfilled_share"]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationModel(Model):
     """Training on parameter servers, simulated operation by operation from recorded steps of one worker alone.
 
-    Throughputs measured on the profiled machines, or on other servers or links, calibrate it (`calibrate`).
-    ``settings`` are those of `trace_runs` that are no fields of `Scenario`.
+    ``measured`` are throughputs of workers who wait for each other in the same way, ``settings`` those of `trace_runs`
+    that are no fields of `Scenario`.
     """
 
     profile: Profile
-    measured: tuple[Throughput, ...] = ()
+    measured: tuple[Measurement, ...] = ()
     synchronization: Synchronization = field(default_factory=Synchronization)
     settings: dict[str, Any] = field(default_factory=dict)
     changes = (
@@ -85,7 +91,8 @@ class SimulationModel(Model):
     @cached_property
     def closed_network(self) -> TrainingModel:
         """The closed network of the same job, as far as it knows the changes, for the parameters."""
-        model = fit_network(msgspec.structs.replace(self.profile, throughputs=list(self.measured)))
+        alone = [point for point in self.measured if point.workers == 1]
+        model = fit_network(msgspec.structs.replace(self.profile, throughputs=alone))
         return model.what_if(**self.scenario.of(WHAT_IFS))
 
     @property
@@ -100,17 +107,18 @@ class SimulationModel(Model):
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.servers  # refuses more than there are tensors
 
-    def sampled(self, workers: np.ndarray, *, seed: int = 0) -> tuple[Transport, list[list[SimulatedRun]], Outcome]:
-        """The likeliest kind of network, its runs, and the outcome over all kinds, apart from measured throughputs.
+    def sampled(
+        self, workers: np.ndarray, *, seed: int = 0
+    ) -> tuple[list[Transport], list[list[SimulatedRun]], Prediction]:
+        """The kinds of network that it may be, the likeliest's runs, and the prediction over all kinds.
 
         Errors are those of a measurement of about a minute: the spread of such windows, of the mean of the
-        replications, the sampling of the recorded steps and `simulation_error`. Where the network's kind is not known,
-        the throughput is that of the likeliest, and the others are alternatives.
+        replications, the sampling of the recorded steps and `simulation_error`.
         """
         settings = self.run_settings | {"seed": seed, "workers": workers.tolist()}
         network = {name: settings.pop(name, None) for name in NETWORK}
         replications = settings.pop("replications", 4)
-        kinds = transports_of(self.profile, bandwidth=settings.get("bandwidth"), **network)
+        kinds = [*transports_of(self.profile, bandwidth=settings.get("bandwidth"), **network)]
         runs = [
             trace_runs(
                 self.profile,
@@ -120,30 +128,70 @@ class SimulationModel(Model):
             )
             for kind in kinds
         ]
-        first, *others = (
-            _outcome(self.profile, own, settings, kind.name) for own, kind in zip(runs, kinds, strict=True)
-        )
+        found = [_simulated(self.profile, own, settings) for own in runs]
+        weights = [kind.share for kind in kinds]
         if settings.get("links") is None and (best := best_rates(self.profile)):
-            others += _unfilled(self.profile, best, kinds[0].settings | settings)
-        return kinds[0], runs[0], replace(first, alternatives=others)
+            found += _unfilled(self.profile, best, kinds[0].settings | settings)
+            weights = [(1.0 - UNFILLED_SHARE) * share for share in weights] + [UNFILLED_SHARE / 2] * 2
+        X, error = (np.array(one).T for one in zip(*found, strict=True))
+        noise = np.hypot(MIN_NOISE, [window_spread(own) for own in runs[0]])
+        share = np.array([sampled_share(self.profile, own) for own in runs[0]])
+        traced = profiled_error("trace")
+        tracing = np.sqrt(max(traced**2 - MIN_NOISE**2, (traced / 2) ** 2)) * share
+        alone = workers == 1  # which shares its links with nobody
+        own, _ = own_error(error, noise[:, None])
+        own = np.where(alone[:, None], 0.0, np.sqrt(np.maximum(own**2 - tracing[:, None] ** 2, (own / 2) ** 2)))
+        rest = np.sqrt(np.maximum(error[:, 0] ** 2 - own[:, 0] ** 2 - tracing**2, 0.0))
+        bandwidth, limits = settings.get("bandwidth") or nominal_bandwidth(self.profile), {}
+        size = max(self.profile.values("fetched_bytes").mean(), self.profile.values("pushed_bytes").mean())
+        if bandwidth is not None and size > 0:
+            limits["ceiling"] = np.full(len(workers), np.log(self.servers.count * bandwidth / size))
+        prediction = Prediction(
+            workers=workers,
+            mean=np.log(X),
+            weights=np.array(weights) / sum(weights),
+            kind=np.arange(len(weights)),
+            error=own,
+            noise=rest,
+            spread=np.column_stack([sampling_error(self.profile) * share, tracing]),
+            correlation=correlation_per_doubling("trace"),
+            **limits,
+        )
+        return kinds, runs[0], prediction
+
+    @property
+    def conditions(self) -> list[Measurement]:
+        """See `Model`."""
+        return on_profiled_links(self.measured, self.profile)
+
+    def machines_of(self, point: Measurement) -> Scenario:
+        """See `Model`."""
+        own = self.profile.cluster.parameter_servers
+        servers = None if point.parameter_servers == own else point.parameter_servers
+        return replace(Model.machines_of(self, point), parameter_servers=servers)
+
+    def is_here(self, point: Measurement) -> bool:
+        """See `Model`."""
+        cluster = self.profile.cluster
+        known = {
+            "bandwidth": cluster.bandwidth,
+            "parameter_servers": cluster.parameter_servers,
+            "accelerator_speed": 1.0,
+        }
+        same = [name for name, value in known.items() if getattr(self.scenario, name) == value]
+        return self.machines_of(point) == replace(self.scenario, **dict.fromkeys(same, None))
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """The simulation of the likeliest network; measured throughputs weigh all, or undo what tracing cost."""
+        """The simulation of the likeliest network; one worker's throughput undoes what tracing cost."""
         profiled, servers, waiting = self.profile.cluster.parameter_servers, self.servers, self.synchronization
         measured = on_profiled_links(self.measured, self.profile)
-        kind, runs, found = self.sampled(workers, seed=seed)
-        name, note, longer = kind.name, f"{step_note(self.profile)}; {kind.note}".strip("; "), 1.0
-        untraced = untraced_throughput(measured, profiled)
+        kinds, runs, prediction = self.sampled(workers, seed=seed)
+        longer, untraced = 1.0, untraced_throughput(measured, profiled)
         if untraced is not None:
             single = trace_runs(self.profile, workers=1, seed=seed, **self._as_profiled)[0]
             longer = throughput(single) / untraced
-        if goes_further(measured, profiled):
-            settings = self.run_settings | {"seed": seed}
-            calibration = calibrate(self.profile, measured, workers=knots(workers), **settings)
-            found = replace(found, discrepancy=calibration.discrepancy)
-            name, note = calibration.likeliest.name, calibration.note
-        elif untraced is not None:
-            found = found.scaled(longer ** -untraced_share(np.log(found.throughput), workers, kind))
+            share = untraced_share(prediction.mean[:, 0], workers, kinds[0])
+            prediction = replace(prediction, mean=prediction.mean - np.log(longer) * share[:, None])
         on_other_machines = (
             self.scenario.bandwidth not in (None, nominal_bandwidth(self.profile))
             or self.scenario.accelerator_speed not in (None, 1.0)
@@ -151,12 +199,16 @@ class SimulationModel(Model):
         own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None]
         own = [] if on_other_machines else own
         as_profiled = not on_other_machines and servers == servers_of(self.profile, "links")
-        how = filter(None, (runs[-1][0].settings["transfer_order"], waiting.name, name))
-        return replace(
-            found,
-            breakdown=self._breakdown(workers, runs, longer if kind.name == "loopback" else 1.0),
+        how = filter(None, (runs[-1][0].settings["transfer_order"], waiting.name, kinds[0].name))
+        return Outcome(
+            workers=workers,
+            throughput=np.exp(prediction.mean[:, 0]),
+            prediction=prediction,
+            kinds=tuple(kind.name for kind in kinds) if len(kinds) == prediction.mean.shape[1] > 1 else (),
+            noise=np.hypot(MIN_NOISE, [window_spread(one) for one in runs]),
+            breakdown=self._breakdown(workers, runs, longer if kinds[0].name == "loopback" else 1.0),
             method=f"trace-driven simulation ({', '.join(how)})",
-            note="; ".join(filter(None, [self.doubts, note])),
+            note="; ".join(filter(None, [self.doubts, step_note(self.profile), kinds[0].note])),
             parameter_servers=servers.count,
             profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in own)]),
             measured=tuple((p.workers, p.steps_per_second) for p in own),
@@ -204,7 +256,7 @@ class SimulationModel(Model):
     def doubts(self) -> str:
         """Which measured throughputs contradict the profile; empty for none."""
         measured = on_profiled_links(self.measured, self.profile)
-        if not measured:
+        if not measured or self.synchronization != Synchronization():
             return ""
         steps = fit_steps(self.profile, form="links", seed=0)
         return contradicted(measured, steps, held_up=best_rates(self.profile) is not None)
@@ -228,7 +280,7 @@ def trace_curve(
     *,
     workers: int | Iterable[int] = range(1, 33),
     confidence: float = 0.9,
-    measured: Sequence[Throughput] = (),
+    measured: Sequence[Measurement] = (),
     seed: int = 0,
     **settings: Any,
 ) -> ThroughputCurve:
@@ -244,36 +296,35 @@ def trace_throughput(
     seed: int = 0,
     **settings: Any,
 ) -> np.ndarray:
-    """Throughput, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
+    """Measurement, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
     require_share(confidence, "confidence", open_ended=True)
-    _, _, outcome = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
-    return outcome.interval(confidence)[0].T
+    _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
+    _, lower, upper = prediction.interval(confidence)
+    return np.array([np.exp(prediction.mean[:, 0]), lower, upper]).T
 
 
-def _model(profile: Profile, measured: Sequence[Throughput], settings: dict[str, Any]) -> SimulationModel:
+def _model(profile: Profile, measured: Sequence[Measurement], settings: dict[str, Any]) -> SimulationModel:
     changes = {name: settings.pop(name) for name in SimulationModel.changes if settings.get(name) is not None}
     waiting = Synchronization.read(settings.pop("synchronization", None))
     return SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
 
 
-def _outcome(
-    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any], method: str
-) -> Outcome:
-    """Throughput of runs, and how far a measurement may be from it."""
+def _simulated(
+    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measurement (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
     X, errors = np.array([throughput(replications) for replications in runs]), []
     for x, replications in zip(X, runs, strict=True):
         own = np.array([run.throughput for run in replications])
         mean = own.std(ddof=1) / x / len(own) ** 0.5 if len(own) > 1 else 0.0
-        steps = sampling_error(profile) * sampled_share(profile, replications)
-        errors.append(mean**2 + window_spread(replications) ** 2 + steps**2)
-    error = np.sqrt(np.array(errors) + simulation_error(profile, runs, settings) ** 2)
-    workers = np.array([replications[0].workers for replications in runs])
-    return Outcome(workers=workers, throughput=X, error=error, method=method)
+        errors.append(mean**2 + window_spread(replications) ** 2)
+    return X, np.sqrt(np.array(errors) + simulation_error(profile, runs, settings) ** 2)
 
 
-def _unfilled(profile: Profile, best: tuple[float, float], settings: dict[str, Any]) -> list[Outcome]:
-    """
-    What else it may be where one worker does not fill its link: the cause is unknown, and for how many.
+def _unfilled(
+    profile: Profile, best: tuple[float, float], settings: dict[str, Any]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What else it may be where one worker does not fill its link: the cause is unknown, and for how many.
 
     At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
     bandwidth, if it is known, is used up.
@@ -281,16 +332,15 @@ def _unfilled(profile: Profile, best: tuple[float, float], settings: dict[str, A
     ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
     usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
     slowest, fastest = LinkRates(*map(LinkRate, usual)), LinkRates(*map(LinkRate, best))
-    shared = _outcome(profile, trace_runs(profile, replications=2, links=slowest, **settings), settings, "shared")
+    runs = trace_runs(profile, replications=2, links=slowest, **settings)
+    shared = _simulated(profile, runs, settings)
     alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
-    each = _outcome(profile, alone, settings, "apart")
-    apart = replace(shared, throughput=shared.workers * each.throughput, error=each.error)
+    (each,), (error,) = _simulated(profile, alone, settings)
+    apart = each * np.array([one[0].workers for one in runs])
     if (bandwidth := settings.get("bandwidth") or nominal_bandwidth(profile)) is not None:
         size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
-        most = profile.cluster.parameter_servers * bandwidth / size
-        ceiling = np.full((len(shared.workers), 1), np.log(most))
-        apart = replace(apart, throughput=np.minimum(apart.throughput, most), ceiling=ceiling)
-    return [shared, apart]
+        apart = np.minimum(apart, profile.cluster.parameter_servers * bandwidth / size)
+    return [shared, (apart, np.full(len(apart), error))]
 
 
 def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:

@@ -12,11 +12,11 @@ from ..base.errors import FitError
 from ..base.estimates import Origin, Parameter, standard_errors
 from ..base.files import constants
 from ..profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
-from ..profile.job import Job, Throughput
+from ..profile.job import Job
+from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..transport.sharing import BUFFER, CONTROLS, FewFlows
 from .demands import FORMS, Demands, Form, Servers
-from .ensemble import Discrepancy
 from .rules import Rule, rule_for
 
 #: Names of the demands at the servers.
@@ -51,8 +51,7 @@ class Fitted:
     repulsion: float = 0.0
     few_flows: FewFlows | None = None
     few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which is unknown, is BBR
-    measured: tuple[Throughput, ...] = ()
-    discrepancy: Discrepancy | None = None  # Of the curve on these machines, by throughputs of more workers
+    measured: tuple[Measurement, ...] = ()
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
     note: str = ""  # What this fit cannot know
     contradiction: str = ""  # Which throughputs contradict the profile; empty for none
@@ -101,7 +100,6 @@ PHASES = ("fetch", "push", "update", "step_time")
 
 #: What one worker does not determine.
 ALONE = "one worker's steps do not determine how several connections share a link"
-CONTENTION = Parameter("contention", 1.0, "", origin="assumed", identified=False, note="requires two or more workers")
 
 
 def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
@@ -142,7 +140,6 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
             workers=profile.cluster.workers,
             note="transfers overlap each other: scaled to the step time" if scaled else "",
         ),
-        others=(CONTENTION,),
         note=step_note(profile),
     )
 

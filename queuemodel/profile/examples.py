@@ -10,9 +10,8 @@ from pathlib import Path
 
 from ..base.checks import nearest
 from ..base.errors import DataError
-from .job import Throughput
+from .measurements import Measurement, read_measurements
 from .profile import Profile
-from .throughputs import read_throughputs
 
 FOLDER = resources.files(__package__) / "data"
 
@@ -37,7 +36,7 @@ def example_profile(name: str = "alexnet-60") -> Profile:
     return Profile.from_json(_file(f"{name}.json").read_bytes(), where=f"example {name}.json")
 
 
-def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
+def example_throughputs(name: str = "alexnet-60") -> list[Measurement]:
     """Throughputs measured on the same cluster with up to 8 workers, or in a cloud ("shakesmall-p100") on 1 to 8.
 
     Examples
@@ -46,7 +45,7 @@ def example_throughputs(name: str = "alexnet-60") -> list[Throughput]:
     [1, 2, 4, 8]
     """
     with resources.as_file(_file(f"{name}-throughputs.csv")) as path:
-        return read_throughputs(path)
+        return [*read_measurements(path)]
 
 
 def copy_examples(folder: str | os.PathLike[str] = ".") -> list[Path]:

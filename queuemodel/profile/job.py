@@ -133,35 +133,3 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         )
         for size in self.shard_bytes:
             require_count(size, "shard_bytes", least=0, most=MOST_BYTES, error=DataError)
-
-
-class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A measured throughput of the whole cluster, in steps of all workers per second.
-
-    Attributes
-    ----------
-    workers, parameter_servers : int
-    steps_per_second : float
-    standard_error : float or None
-        Of `steps_per_second`, where it is known better than from a minute's run.
-    bandwidth : float or None
-        Nominal bytes per second of each host's link, where it was not as profiled; without a profile, the same for all.
-    """
-
-    workers: int
-    steps_per_second: float
-    parameter_servers: int = 1
-    standard_error: float | None = None
-    bandwidth: float | None = None
-
-    def __post_init__(self) -> None:
-        require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
-        speed = require_number(self.steps_per_second, "steps_per_second", positive=True, error=DataError)
-        if self.standard_error is not None:
-            require_number(self.standard_error, "standard_error", positive=True, largest=speed, error=DataError)
-        if self.bandwidth is not None:
-            require_bandwidth(self.bandwidth)
-
-    def relative_error(self, usual: float) -> float:
-        """Standard error relative to the throughput; ``usual`` where it is not known."""
-        return usual if self.standard_error is None else self.standard_error / self.steps_per_second

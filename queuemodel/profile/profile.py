@@ -14,7 +14,8 @@ from ..base.files import read_bytes, write_json
 from ..base.recognition import mistaken
 from ..base.results import Result, counted
 from ..queueing.json_format import require_format
-from .job import SHORTEST_STEP, Cluster, Job, Source, Throughput, require_counts, specified_network
+from .job import SHORTEST_STEP, Cluster, Job, Source, require_counts, specified_network
+from .measurements import Measurement
 from .records import LONGEST_STEP, MOST_BYTES, GradientNorms, NoiseScale, Operation, Round, noise_scale
 
 FORMAT, FORMAT_VERSION = "queuemodel-profile", 1
@@ -98,7 +99,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     steps : list of Step
     rounds : list of Round
         Of synchronous training, of each rank, of runs with different numbers of ranks.
-    throughputs : list of Throughput
+    throughputs : list of Measurement
         Measured for other node counts; used together with the steps in one fit.
     gradient_norms : list of GradientNorms
         Of a few steps that lie close together, all of as many workers; `noise_scale` is made of them.
@@ -111,7 +112,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     job: Job
     steps: list[Step] = []
     rounds: list[Round] = []
-    throughputs: list[Throughput] = []
+    throughputs: list[Measurement] = []
     gradient_norms: list[GradientNorms] = []
 
     def __post_init__(self) -> None:

@@ -164,7 +164,7 @@ class Scenario:
         replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS),
     )
     batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
-    gpus_per_node: int | None = _ask("placements", "Cluster", "Placements: GPUs per node.", count(1_000_000))
+    gpus_per_node: int | None = _ask("placements", "Cluster", "Tables: GPUs per node.", count(1_000_000))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
     bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(

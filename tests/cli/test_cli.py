@@ -75,7 +75,7 @@ def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
     assert told(f"predict {throughputs} --workers 16")["steps_per_second"] == [pytest.approx(6.1, rel=0.05)]
     assert told(f"predict {profile} --throughputs {throughputs} --workers 1:16")["profiled_workers"] == 8
     curve = told(f"predict {throughputs} --strategy all-reduce --workers 6")
-    assert curve["method"] == "all-reduce rounds (learnt growth)"
+    assert curve["method"] == "all-reduce (fitted table)"
     assert curve["lower"][0] < curve["steps_per_second"][0] < curve["upper"][0]
 
 
@@ -346,7 +346,7 @@ def test_every_question_reaches_the_simulation(told):
 def test_every_option_reaches_its_question(told, examples):
     alexnet, ranks = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
     (examples / "i.csv").write_text("name,price,bandwidth,accelerator_speed\na,1.5,1Gbit/s,1\nb,4,10Gbit/s,2.5\n")
-    more = [qm.Throughput(workers=2, steps_per_second=1.15)]
+    more = [qm.Measurement(workers=2, steps_per_second=1.15)]
     machines = {
         "nodes_per_machine": 4,
         "spread_speed": 0.6,
@@ -354,7 +354,7 @@ def test_every_option_reaches_its_question(told, examples):
         "checkpoint_seconds": 600.0,
     }
     stream = Stream(measured_kinds(most=8), jobs=12, nodes=8, arrivals="bursty")
-    points = [*more, qm.Throughput(workers=4, steps_per_second=0.9, bandwidth=5e6)]
+    points = [*more, qm.Measurement(workers=4, steps_per_second=0.9, bandwidth=5e6)]
     speeds = {"worker_speeds": [1.0, 0.5, 0.5, 0.5], "accelerator_speed": 2.0, "congestion_control": "cubic"}
     changes = {"bandwidth": 1e7, "parameter_servers": 2, "accelerator_speed": 0.5, "batch_size": 7, "form": "single"}
     asked = "--bandwidth 10MB/s --parameter-servers 2 --accelerator-speed 0.5 --batch-size 7 --form single"
@@ -432,7 +432,7 @@ def test_the_largest_population_is_solved_and_one_more_is_refused(run, told):
 def test_a_run_is_told_field_by_field_and_what_tracing_cost_it(run, examples, monkeypatch, alone):
     """Of two machines the one that does not write the profile says who does."""
     recorded = msgspec.structs.replace(
-        example_profile("alexnet-60"), throughputs=[qm.Throughput(workers=1, steps_per_second=4.0)]
+        example_profile("alexnet-60"), throughputs=[qm.Measurement(workers=1, steps_per_second=4.0)]
     )
     monkeypatch.setattr("queuemodel.cli.profile.profile_live", lambda backend, **settings: recorded if alone else None)
     code, out, _ = run("profile", "mlp", "-o", "mlp.json")

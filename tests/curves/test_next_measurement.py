@@ -8,7 +8,7 @@ import queuemodel as qm
 from queuemodel import example_profile
 
 PROFILE = example_profile("alexnet-60")
-POINTS = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 19.0))]
+POINTS = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 19.0))]
 
 
 def curve_to(most, **changes):
@@ -28,12 +28,12 @@ def test_it_is_about_twice_the_saturation_or_half_of_those_asked_about(most, wor
 
 
 def test_what_was_measured_is_not_recommended_again():
-    measured = [qm.Throughput(workers=5, steps_per_second=1.85)]
+    measured = [qm.Measurement(workers=5, steps_per_second=1.85)]
     again = qm.predict(PROFILE, workers=[16], throughputs=measured, method="mva")
     for curve in (again, curve_to(2), curve_to(16, bandwidth=1e9)):
         assert qm.next_measurement(curve).workers is None
         assert "measure next" not in curve.caption()
-    more = qm.fit([*POINTS, qm.Throughput(workers=4, steps_per_second=36.0)]).throughput([16])
+    more = qm.fit([*POINTS, qm.Measurement(workers=4, steps_per_second=36.0)]).throughput([16])
     assert qm.next_measurement(more).workers == 8  # saturation is far: half of those asked about
 
 

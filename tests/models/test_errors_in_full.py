@@ -1,15 +1,15 @@
-"""Intervals of simulated throughput, and what is thought before anything is measured, recomputed from the runs."""
+"""Intervals of simulated throughput, recomputed from the runs."""
 
 import json
 from importlib import resources
 
 import numpy as np
 import pytest
-from by_hand import IDEAL, LINKS, profile_of, serial
+from by_hand import IDEAL, profile_of, serial
 from scipy import stats
 
-from queuemodel.models import calibrate, trace_curve, trace_throughput
-from queuemodel.profile import Operation, Synchronization, Throughput
+from queuemodel.models import trace_curve, trace_throughput
+from queuemodel.profile import Operation, Synchronization
 from queuemodel.simulator import trace_runs
 
 TOLD = json.loads((resources.files("queuemodel.models") / "model_error.json").read_text())["trace"]
@@ -82,51 +82,6 @@ def test_an_interval_joins_runs_windows_sampling_and_the_models_own_error(way, w
         parts = [each.std(ddof=1) / X / 3**0.5, windows(runs), SAMPLING * share_of(runs), own]
         width = stats.norm.ppf(0.85) * np.linalg.norm(parts)
         assert row == pytest.approx([X, X * np.exp(-width), X * np.exp(width)])
-
-
-def test_what_is_thought_beforehand_follows_from_runs_on_every_network_that_may_be():
-    """Two kinds, each with five sets of parameters, on the profiled links and on faster ones."""
-    points, alone = [Throughput(workers=3, steps_per_second=2.0, bandwidth=3e6)], 1.3
-    points.append(Throughput(workers=1, steps_per_second=alone))
-    about = {"steps": 300, "seed": 4, "replications": 4, "links": LINKS}
-    found = calibrate(VARIED, points, workers=[4], congestion_control="unknown", **about)
-    kinds, places = [(0.012, 0.4, 0.7), (0.012, 0.2, 0.0)], [(0, 1), (0, 4), (1, 1), (1, 3)]
-    logs, noise, error, sampled = [], [], [], []
-    for links, workers in (({}, [1, 4]), ({"bandwidth": 3e6}, [1, 3])):
-        own = []
-        for v in found.variants:
-            trip, unfairness, kept = kinds[v.kind]
-            network = {"loaded_trip": v.trip * trip, "unfairness": v.unfairness * unfairness, "window_kept": kept}
-            own.append(trace_runs(VARIED, workers=workers, **network, **links, **about))
-        logs.append([[np.log(rate_of(runs)) for runs in one] for one in own])
-        # windows and sharing at once take turns under control by losses: runs of the same way are compared
-        alike = [[windows(runs[way::2]) for runs in one] for one, v in zip(own, found.variants, strict=True)
-                 if v.kind == 0 for way in (0, 1)]  # fmt: skip
-        spread = np.sqrt(np.mean(np.square(alike), axis=0))
-        noise += np.hypot(0.02, spread).tolist()
-        error += np.hypot(own_error(own[0], [0, 0]), spread).tolist()
-        sampled += [share_of(runs) for runs in own[0]]
-    logs, noise, error, sampled = np.concatenate(logs, axis=1), np.array(noise), np.array(error), np.array(sampled)
-    expected = logs.copy()
-    for p, (site, n) in enumerate(places):  # tracing costs several workers as much as they do not wait for links
-        share = min(1.0, np.exp(logs[0, p] - logs[0, 2 * site]) / n)
-        expected[:, p] += share * (np.log(alone) - logs[:, 0])
-    np.testing.assert_allclose(found.prior.logs, np.broadcast_to(expected, found.prior.logs.shape))
-    weights, kind = np.array([v.weight for v in found.variants]), np.array([v.kind for v in found.variants])
-    off = logs - np.array([np.average(logs[kind == k], axis=0, weights=weights[kind == k]) for k in kind])
-    tracing = np.sqrt(max(TOLD["profiled"] ** 2 - 0.02**2, TOLD["profiled"] ** 2 / 4)) * sampled
-    several = np.array([n > 1 for _, n in places])
-    own = np.sqrt(np.maximum(error**2 - weights @ off**2 / weights.sum() - tracing**2, error**2 / 4)) * several
-    models = np.sqrt(np.maximum(own**2 - noise**2, own**2 / 4))
-    octaves = np.log2([n for _, n in places])
-    alike = np.where(np.equal.outer(*[[site for site, _ in places]] * 2), 1.0, 0.75)
-    correlation = alike * TOLD["doubling"] ** np.abs(np.subtract.outer(octaves, octaves))
-    sizes = found.prior.sizes[:, None, None] ** 2
-    fixed = np.outer(SAMPLING * sampled, SAMPLING * sampled) + np.outer(tracing, tracing)
-    np.testing.assert_allclose(found.prior.covariance, sizes * correlation * np.outer(models, models) + fixed)
-    np.testing.assert_allclose(found.prior.noise, noise)
-    rest = np.where(several, np.sqrt(own**2 - models**2), np.sqrt(error**2 - tracing**2))
-    np.testing.assert_allclose(found.prior.rest, rest)
 
 
 SIZES = (200_000, 100_000, 70_000)

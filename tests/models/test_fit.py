@@ -126,25 +126,25 @@ def test_shares_of_the_servers_are_those_of_the_job():
 
 def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
     """Of the worker's own time, which tracing lengthens; a link demands what it did."""
-    model = qm.fit(profile(throughputs=[qm.Throughput(workers=1, steps_per_second=1.25 / 0.81)]))
+    model = qm.fit(profile(throughputs=[qm.Measurement(workers=1, steps_per_second=1.25 / 0.81)]))
     own = 0.5 - 0.81 * (1 - 1 / 1.25)
     assert demands(model) == pytest.approx([0.2, 0.1, 0.01, own])
     assert parameter(model, "tracing overhead").value == pytest.approx(1.25)
-    four = qm.fit(profile(throughputs=[qm.Throughput(workers=1, steps_per_second=1.25 / 0.81)] * 4))
+    four = qm.fit(profile(throughputs=[qm.Measurement(workers=1, steps_per_second=1.25 / 0.81)] * 4))
     assert parameter(four, "tracing overhead").standard_error == pytest.approx(1.25 * 0.03 / 2)  # of their mean
     faster = model.what_if(accelerator_speed=2.0).throughput([1]).steps_per_second[0]
     assert 1 / faster == pytest.approx(0.81 / 1.25 - own / 2)
-    shorter = qm.fit(profile(throughputs=[qm.Throughput(workers=1, steps_per_second=1 / 0.155)]))
+    shorter = qm.fit(profile(throughputs=[qm.Measurement(workers=1, steps_per_second=1 / 0.155)]))
     assert demands(shorter) == pytest.approx([0.1, 0.05, 0.005, 0.0])  # than its transfers, so that these are
 
 
 def test_one_worker_with_other_servers_was_measured_too():
-    """One worker's own link is the limit, whatever the servers: 1.5 steps/s instead of 1.23 is a shorter step."""
-    point = qm.Throughput(workers=1, steps_per_second=1.5, parameter_servers=2)
+    """One worker's own link is the limit, whatever the servers: 1.3 steps/s instead of 1.23 is a shorter step."""
+    point = qm.Measurement(workers=1, steps_per_second=1.3, parameter_servers=2)
     model, plain = qm.fit(profile(), throughputs=[point]), qm.fit(profile())
-    assert plain.throughput([1]).at(1) < model.throughput([1]).at(1) < 1.5
-    assert model.what_if(parameter_servers=2).throughput([1]).measured == ((1, 1.5),)
-    faster = qm.Throughput(workers=4, steps_per_second=3.5, bandwidth=40e6)
+    assert plain.throughput([1]).at(1) < model.throughput([1]).at(1) < 1.3
+    assert model.what_if(parameter_servers=2).throughput([1]).measured == ((1, 1.3),)
+    faster = qm.Measurement(workers=4, steps_per_second=3.5, bandwidth=40e6)
     assert qm.fit(profile(bandwidth=20e6), throughputs=[faster]).throughput([4]).measured == ()
 
 
@@ -190,7 +190,7 @@ def test_throughputs_that_contradict_the_profile_are_named_with_the_likely_unit(
 
     def scaled(factor):
         return [
-            qm.Throughput(workers=p.workers, steps_per_second=p.steps_per_second * factor(p.workers)) for p in points
+            qm.Measurement(workers=p.workers, steps_per_second=p.steps_per_second * factor(p.workers)) for p in points
         ]
 
     assert "contradict" not in note(points)

@@ -45,7 +45,7 @@ def recorded(*, computed=1.0, start=0.0, tracing=1.0, slow=1.0, cv=0.02, evaluat
 
 
 def with_rates(profile, rounds_per_second):
-    points = [qm.Throughput(workers=n, steps_per_second=n * rate) for n, rate in rounds_per_second.items()]
+    points = [qm.Measurement(workers=n, steps_per_second=n * rate) for n, rate in rounds_per_second.items()]
     return msgspec.structs.replace(profile, throughputs=points)
 
 

@@ -83,12 +83,12 @@ def test_long_buffers_under_bbr_cost_what_was_measured(name, buffer):
 
 
 def test_where_congestion_control_is_unknown_intervals_reach_down_to_bbr():
-    """The point is that of equal shares; the lower end the lower one's of both, not below."""
+    """The point is that of equal shares, the interval that of a mixture of both by their probabilities."""
     workers, recorded = [1, 2, 4, 8], example_profile("alexnet-60")
     unknown, fair, bbr = (qm.fit(on_network(recorded, one)).throughput(workers) for one in ("unknown", "cubic", "bbr"))
     np.testing.assert_allclose(unknown.steps_per_second, fair.steps_per_second)
-    np.testing.assert_allclose(unknown.upper, fair.upper)
-    np.testing.assert_allclose(unknown.lower, np.minimum(fair.lower, bbr.lower))
+    assert np.all((bbr.upper - 1e-3 < unknown.upper) & (unknown.upper < 1.001 * fair.upper))
+    assert np.all((0.98 * bbr.lower < unknown.lower) & (unknown.lower < 1.001 * fair.lower))
     assert unknown.lower[2] < 0.95 * fair.lower[2]
     assert "--congestion-control" in unknown.note
     assert "--congestion-control" not in fair.note + bbr.note
@@ -191,7 +191,7 @@ def calibrated(*points, **asked):
 
 def test_one_that_contradicts_others_is_named_and_counts_little_and_what_contradicts_the_model_widens():
     def points(*rates):
-        return [qm.Throughput(workers=4, steps_per_second=rate) for rate in rates]
+        return [qm.Measurement(workers=4, steps_per_second=rate) for rate in rates]
 
     alike, odd, elsewhere = (calibrated(*points(*rates)) for rates in ((1.7, 1.69), (1.7, 1.68, 2.5), (1.3, 1.31)))
     assert "2.5 steps/s with 4 workers: does not fit" in odd.note

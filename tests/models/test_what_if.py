@@ -14,7 +14,7 @@ from jobs_by_hand import profile, step
 import queuemodel as qm
 from queuemodel import example_profile
 
-CSV = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
+CSV = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
 LOOPBACK = {"ps:0": "127.0.0.1:1", "worker:0": "localhost:2"}
 LINK, SHAPED = 20e6, 10e6  # bytes per second; 0.95 of them carry tensors
 
@@ -154,7 +154,7 @@ def test_workers_of_one_speed_are_other_accelerators_and_of_speed_one_no_change(
 @pytest.mark.parametrize("change", [*CHANGES[:4], {"worker_speeds": [1.0, 0.5]}, {"shards": [1, 1]}])
 def test_a_changed_job_leaves_what_was_measured_behind(change):
     """Measurements, profiled range and origins are the profile's; elsewhere the model's own error counts."""
-    measured = [qm.Throughput(workers=n, steps_per_second=x) for n, x in ((1, 1.2), (2, 2.2), (4, 3.6))]
+    measured = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.2), (2, 2.2), (4, 3.6))]
     model = qm.fit(profile(bandwidth=20e6, throughputs=measured))
     changed = model.what_if(**change)
     before, after = model.throughput([1, 2]), changed.throughput([1, 2])
@@ -177,7 +177,7 @@ def test_parameters_are_those_of_the_changed_job():
 
 
 def test_what_was_measured_with_as_many_servers_belongs_to_them():
-    model = qm.fit([*CSV, qm.Throughput(workers=2, steps_per_second=3.0, parameter_servers=2)])
+    model = qm.fit([*CSV, qm.Measurement(workers=2, steps_per_second=3.0, parameter_servers=2)])
     one, two = (model.what_if(parameter_servers=n).throughput([1, 2]) for n in (1, 2))
     assert (one.measured[:2], one.profiled_workers) == (((1, 1.0), (2, 1.9)), 8)
     assert (two.measured, two.profiled_workers) == (((2, 3.0),), 2)

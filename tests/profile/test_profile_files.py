@@ -181,7 +181,7 @@ def test_json_does_not_take_the_name_of_another_format(tmp_path):
         qm.Profile.load("a\0b")
 
 
-@pytest.mark.parametrize("use", [qm.Profile.load, qm.read_throughputs, example_profile().save])
+@pytest.mark.parametrize("use", [qm.Profile.load, qm.read_measurements, example_profile().save])
 def test_an_empty_name_is_no_file(use):
     with pytest.raises(qm.DataError, match=r"^'': a file's name must not be empty$"):
         use("")
@@ -190,21 +190,20 @@ def test_an_empty_name_is_no_file(use):
 def test_throughputs_csv(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("\ufeffworkers, steps_per_second,parameter_servers\n1,2.5,\n4, 8.0,2\n")
-    first, second = qm.read_throughputs(file)
-    assert first == qm.Throughput(workers=1, steps_per_second=2.5)
-    assert second == qm.Throughput(workers=4, steps_per_second=8.0, parameter_servers=2)
+    first, second = qm.read_measurements(file)
+    assert first == qm.Measurement(workers=1, steps_per_second=2.5)
+    assert second == qm.Measurement(workers=4, steps_per_second=8.0, parameter_servers=2)
 
 
-SPEED = "steps_per_second (of all workers: examples per second over one worker's batch size)"
 WRONG = {
     "workers,steps_per_second\n": "no measurements",
-    "workers\n1\n": f"line 2: give one of {SPEED}, ",
-    "workers,step_time\n1,\n": "step_time (seconds of a round, or of one worker's step); got none",
-    "workers,step_time,steps_per_second\n1,2,0.5\n": "got steps_per_second and step_time",
+    "workers\n1\n": "line 2: give one of step_time, ",
+    "workers,step_time\n1,\n": "or epoch_time; got none",
+    "workers,step_time,steps_per_second\n1,2,0.5\n": "got step_time and steps_per_second",
     "workers,step_time\n1,0\n": "line 2: step_time must be finite and > 0, got 0.0",
     "workers,steps_per_second,standard_error\n1,2,x\n": "line 2: standard_error must be",
     "workers,steps_per_second,bandwidth\n1,2,10GB\n": "line 2: bandwidth: bandwidth '10GB': unknown unit",
-    "workers,examples_per_second\n1,64\n": "did you mean 'steps_per_second'",
+    "workers,exmples_per_second\n1,64\n": "did you mean",
     "workers,steps_per_second\n1,2\n0,3\n": "line 3: workers must be a whole number of at least 1, got 0",
     "workers,steps_per_second\n1,nan\n": "line 2: steps_per_second must be finite and > 0, got 'nan'",
     "workers,steps_per_second\n1,-2\n": "got -2",
@@ -217,7 +216,7 @@ def test_bad_csvs_name_file_line_and_value(tmp_path, text):
     file = tmp_path / "t.csv"
     file.write_text(text)
     with pytest.raises(qm.DataError) as error:
-        qm.read_throughputs(file)
+        qm.read_measurements(file)
     assert str(error.value).count(str(file)) == 1
     assert WRONG[text] in str(error.value)
 
@@ -237,7 +236,7 @@ def test_every_way_to_write_a_speed_is_the_steps_of_all_workers(tmp_path, column
     lines = [f"{n},{value(n, T)!r},{relative * value(n, T)!r}" for n, T in times.items()]
     file = tmp_path / "t.csv"
     file.write_text("\n".join([f"workers,{column},standard_error", *lines]))
-    for read in (qm.read_throughputs, qm.load):
+    for read in (qm.read_measurements, qm.load):
         points = read(file)
         assert {p.workers: p.steps_per_second for p in points} == pytest.approx({n: n / T for n, T in times.items()})
         assert [p.standard_error / p.steps_per_second for p in points] == pytest.approx([relative] * 3)
@@ -248,15 +247,15 @@ def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
     """Rounds slow down by a few percent where steps of all workers nearly double; asynchronous steps are no rounds."""
     file = tmp_path / "ddp.csv"
     file.write_text("workers,steps_per_second\n2,3.7\n1,4\n")
-    points = qm.read_throughputs(file)
+    points = qm.read_measurements(file)
     with pytest.warns(qm.QueueModelWarning, match="2 workers make 0.925 times .* call the column rounds_per_second"):
         qm.predict(points, strategy=strategy, workers=2)
     assert qm.predict(points, strategy="async-ps", workers=2).at(2) > 0  # a warning would be an error
     for text in ("rounds_per_second\n8,4\n16,1\n", "iterations_per_second\n2,1\n1,4\n", "step_time\n2,1\n1,.25\n"):
         file.write_text(f"workers,{text}")  # what counts is said
-        assert qm.predict(qm.read_throughputs(file), strategy=strategy, workers=2).at(2) > 0
+        assert qm.predict(qm.read_measurements(file), strategy=strategy, workers=2).at(2) > 0
     file.write_text("workers,rounds_per_second\n2,3.7\n1,4\n")
-    curve = qm.predict(qm.read_throughputs(file), strategy=strategy, workers=[1, 2])
+    curve = qm.predict(qm.read_measurements(file), strategy=strategy, workers=[1, 2])
     assert curve.rounds_per_second[1] == pytest.approx(3.7, rel=0.05)
     assert curve.speedup[1] == pytest.approx(2 * 3.7 / 4, rel=0.05)
 

@@ -10,7 +10,9 @@ from queuemodel import example_profile, example_throughputs
 
 QUESTIONS = {"epochs": 90, "deadline": 40 * 3600.0, "price_per_node_hour": 2.5}
 PLACED = [
-    qm.PlacedStep(nodes=nodes, gpus=gpus, batch_size=size, step_time=0.004 * size + 0.01 * (gpus - 1) / gpus)
+    qm.Measurement(
+        nodes=nodes, workers=gpus, batch_size=size, steps_per_second=gpus / (0.004 * size + 0.01 * (1 - 1 / gpus))
+    )
     for nodes, gpus in ((1, 1), (1, 2), (1, 4), (2, 2), (2, 8))
     for size in (16, 32)
 ]
@@ -22,7 +24,7 @@ MODELS = {
     "data-parallel": lambda: qm.fit(example_profile("ddp-alexnet-40")),
     "throughputs": lambda: qm.fit(example_throughputs("shakesmall-p100")),
     "barrier": lambda: qm.fit(example_profile("alexnet-60"), strategy="sync-ps"),
-    "placements": lambda: qm.fit_placements(PLACED).what_if(batch_size=16),
+    "placements": lambda: qm.fit(PLACED, batch_size=16),
 }
 
 

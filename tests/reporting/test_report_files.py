@@ -13,7 +13,7 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile
 
-POINTS = [qm.Throughput(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
+POINTS = [qm.Measurement(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
 
 
 @pytest.fixture

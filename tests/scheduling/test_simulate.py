@@ -89,11 +89,11 @@ def test_a_stream_has_the_load_and_the_variation_that_were_asked(arrivals):
 
 
 def test_curves_of_every_form_are_understood():
-    class Throughput:
+    class Measurement:
         workers = np.array([1, 2, 4])
         steps_per_second = np.array([1.0, 1.8, 3.0])
 
-    for curve in ({1: 1.0, 2: 1.8, 4: 3.0}, Throughput(), qs.TableCurve({1: 1.0, 2: 1.8, 4: 3.0})):
+    for curve in ({1: 1.0, 2: 1.8, 4: 3.0}, Measurement(), qs.TableCurve({1: 1.0, 2: 1.8, 4: 3.0})):
         assert [qs.as_curve(curve)(n) for n in (1, 2, 3, 4)] == pytest.approx([1.0, 1.8, 2.4, 3.0])
     kind = qs.JobKind.training("a", curve={1: 1.0, 4: 3.0}, epochs=2, dataset_size=500, batch_size=10)
     assert (kind.most_nodes, kind.steps) == (4, 100)

@@ -1,0 +1,213 @@
+"""Predicted throughput with everything that is uncertain of it, weighed by what was measured.
+
+At a *place*, a number of workers on some machines, the logarithm of throughput is that of one of M draws of what the
+data leave open, kinds of network among them, plus the model's own error, plus the noise of measuring for a minute:
+
+    log x_p = mean[p, m] + (spread @ u)_p + size e_p + scale noise_p v_p,      u, v ~ N(0, I),   e ~ N(0, C)
+
+The size of the model's error is known from few networks only, so that errors follow Student's t, and the noise may be
+larger than assumed. For each draw, size and scale conditioning is exact (Gaussian processes of known covariance, as
+Kennedy and O'Hagan, 2001): all measurements weigh it together by likelihood, so that their order does not matter, and
+move it by the correlation of its errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from ..base.files import constants
+
+_NUMBERS = constants(__package__)["prediction"]
+OTHER_MACHINES, FREEDOM, OUTLIER = (_NUMBERS[name] for name in ("other_machines", "freedom", "outlier"))
+#: Sizes of the models' errors relative to the learnt ones; noise over what is assumed of it, and how likely that is.
+SIZES = 2.0 ** np.arange(-1.0, 4.1, 0.5)
+NOISE_SCALES = {1.0: 0.985, 2.0: 0.01, 4.0: 0.004, 10.0: 0.001}
+#: Standard error of the logarithm that an outlier among this many measurements or more counts with.
+OUTLIER_ERROR, MIN_WITH_OUTLIERS = 1.0, 3
+#: Samples that quantiles are taken of; draws that at least count after conditioning, or else likelihoods are flattened.
+SAMPLES, MIN_EFFECTIVE_DRAWS = 4000, 100
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2
+#: Student's quantile (4 degrees of freedom) over the normal one at 95 %: 90 % intervals are those of the learnt errors.
+STUDENT_RATIO = 2.131847 / 1.644854
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prediction:
+    """Log throughput (steps of all workers per second) at P places.
+
+    Attributes
+    ----------
+    workers, machines : ndarray of int, shape (P,)
+        Numbers of workers, and which machines: 0 are those asked for.
+    mean : ndarray, shape (P, M)
+        Of each draw.
+    weights, kind : ndarray, shape (M,)
+        How likely each draw is (they add up to 1), and the number of its kind of network.
+    error : ndarray, shape (P, 1) or (P, M)
+        Relative standard error of the model.
+    noise : ndarray, shape (P,)
+        Relative standard error of one measurement.
+    spread : ndarray, shape (P, B)
+        Effects of B independent standard normal variables that the fit leaves open.
+    correlation : float
+        Of the model's errors at two numbers of workers, one twice the other.
+    ceiling, ceiling_error : ndarray, shape (P,)
+        What log throughput cannot exceed, and its standard error.
+    """
+
+    workers: np.ndarray
+    mean: np.ndarray
+    weights: np.ndarray = field(default_factory=lambda: np.ones(1))
+    kind: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
+    error: np.ndarray
+    noise: np.ndarray
+    spread: np.ndarray
+    correlation: float = 1.0
+    machines: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
+    ceiling: np.ndarray = field(default_factory=lambda: np.array(math.inf))
+    ceiling_error: np.ndarray = field(default_factory=lambda: np.array(0.0))
+
+    @classmethod
+    def drawn(
+        cls, workers: np.ndarray, *logs: np.ndarray, error: np.ndarray | float = 0.0, noise: np.ndarray | float = 0.0,
+        weights: Sequence[float] = (1.0,), **more: Any,
+    ) -> Prediction:  # fmt: skip
+        """Of draws (P, B) of log throughput under each kind of network, whose probabilities are the weights.
+
+        ``error`` is (P,), or (P, M) of each draw.
+        """
+        draws = [one.shape[1] for one in logs]
+        return cls(
+            workers=workers,
+            mean=np.concatenate(logs, axis=1),
+            weights=np.repeat(np.divide(weights, draws), draws),
+            kind=np.repeat(np.arange(len(draws)), draws),
+            error=error
+            if isinstance(error, np.ndarray) and error.ndim == 2
+            else np.full((len(workers), 1), 0.0) + np.reshape(error, (-1, 1)),
+            noise=np.broadcast_to(noise, workers.shape),
+            **{"spread": np.zeros((len(workers), 1))} | more,
+        )
+
+    def at(self, places: np.ndarray) -> Prediction:
+        """Of some places only."""
+        size = len(self.workers)
+        rows: dict[str, Any] = {
+            name: np.broadcast_to(value, (size, *value.shape[1:]))[places]
+            for name in ("workers", "machines", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
+            for value in [getattr(self, name)]
+        }
+        return replace(self, **rows)
+
+    def joined(self, other: Prediction) -> Prediction:
+        """With the places of another one, of the same kinds of network on other machines."""
+        here, there = (one.at(np.arange(len(one.workers))) for one in (self, other))
+        rows: dict[str, Any] = {
+            name: np.concatenate([getattr(here, name), getattr(there, name)])
+            for name in ("workers", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
+        }
+        machines = np.concatenate([here.machines, there.machines + here.machines.max() + 1])
+        return replace(here, machines=machines, **rows)
+
+    def interval(self, confidence: float) -> np.ndarray:
+        """The median and the ends of the interval of one measurement, steps per second, shape (3, P)."""
+        tail = (1.0 - confidence) / 2
+        shares = (0.5, tail, 1.0 - tail)
+        scores = np.array([NormalDist().inv_cdf(share) for share in shares])
+        if self.mean.shape[1] == 1:
+            ends = self.mean[:, 0] + scores[:, None] * np.sqrt(self._variance[:, 0])
+        else:  # draws and errors evenly on the plane of their probabilities (a lattice by the golden ratio)
+            pick = self._evenly(SAMPLES)
+            z = np.array([NormalDist().inv_cdf((i + 0.5) * GOLDEN % 1.0) for i in range(SAMPLES)])
+            ends = np.quantile(self.mean[:, pick] + np.sqrt(self._variance[:, pick]) * z, shares, axis=-1)
+        return np.exp(np.minimum(ends, self.ceiling + scores[2] * self.ceiling_error))
+
+    def _evenly(self, count: int) -> np.ndarray:
+        """So many draws, each as often as it is likely (systematic resampling)."""
+        reached = np.cumsum(self.weights)
+        return np.searchsorted(reached, (np.arange(count) + 0.5) / count * reached[-1])
+
+    def condition(self, at: Sequence[int], log_x: np.ndarray, noise: np.ndarray) -> tuple[Prediction, np.ndarray]:
+        """The posterior, given log throughputs (n,) measured at some places, and which of these are outliers.
+
+        An outlier is unlikely under the prior predictive and the other measurements; of three and more it hardly
+        counts. ``noise`` (n,) are the relative standard errors of measuring.
+        """
+        wrong = []
+        for i, place in enumerate(at):
+            others = [j for j in range(len(at)) if j != i]
+            rest = self._given([at[j] for j in others], log_x[others], noise[others])
+            deviation = np.hypot(np.sqrt(rest._variance[place]), noise[i])
+            z = (log_x[i] - rest.mean[place]) / np.maximum(deviation, 1e-12)
+            chance = float(np.array([math.erfc(-x / math.sqrt(2.0)) / 2 for x in z]) @ rest.weights)
+            wrong.append(min(chance, 1.0 - chance) < OUTLIER / 2)
+        outliers = np.array(wrong, dtype=bool)
+        if len(at) >= MIN_WITH_OUTLIERS:
+            noise = np.where(outliers, OUTLIER_ERROR, noise)
+        return self._given(at, log_x, noise), outliers
+
+    @property
+    def _variance(self) -> np.ndarray:
+        """Of the logarithm of one measurement, (P, M)."""
+        fixed = (self.spread**2).sum(axis=1) + self.noise**2
+        return np.broadcast_to(self.error**2 + fixed[:, None], self.mean.shape)
+
+    def _given(self, at: Sequence[int], log_x: np.ndarray, noise: np.ndarray) -> Prediction:
+        if not len(at):
+            return self
+        sizes, scales = (grid.ravel() for grid in np.meshgrid(SIZES / STUDENT_RATIO, [*NOISE_SCALES], indexing="ij"))
+        prior = np.outer(size_weights(), [*NOISE_SCALES.values()]).ravel()
+        P, M = self.mean.shape
+        octaves, machines = np.log2(self.workers), np.broadcast_to(self.machines, P)
+        likeness = self.correlation ** np.abs(octaves[at, None] - octaves)  # (n, P)
+        likeness = likeness * np.where(machines[at, None] == machines, 1.0, OTHER_MACHINES)
+        error = np.broadcast_to(self.error, (P, M)).T
+        square = sizes[:, None, None, None] ** 2
+        # (S, M, n, P): covariance of log throughput where it was measured with that everywhere
+        K = square * likeness * error[:, at, None] * error[:, None, :] + self.spread[at] @ self.spread.T
+        among = K[..., at] + np.eye(len(at)) * (scales[:, None] * noise)[:, None, None, :] ** 2
+        gain = np.linalg.solve(among, K)
+        off = (log_x - self.mean[at].T)[..., None]  # (M, n, 1)
+        distance = (off * np.linalg.solve(among, np.broadcast_to(off, (len(sizes), *off.shape)))).sum(axis=(-2, -1))
+        evidence = -0.5 * (distance + np.linalg.slogdet(among)[1])  # (S, M)
+        weights = np.outer(prior, self.weights) * np.exp(evidence - evidence.max())
+        while effective(weights.sum(axis=0)) < min(MIN_EFFECTIVE_DRAWS, effective(self.weights) / 4):
+            evidence = 0.8 * evidence  # few draws left: wider, never narrower
+            weights = np.outer(prior, self.weights) * np.exp(evidence - evidence.max())
+        before = square[..., 0] * error**2 + (self.spread**2).sum(axis=1)
+        variance = np.maximum(before - (gain * K).sum(axis=-2), 0.0) + (scales[:, None, None] * self.noise) ** 2
+        moved = (self.mean.T + (gain * off).sum(axis=-2)).reshape(-1, P).T
+        found = replace(
+            self,
+            mean=moved,
+            error=np.sqrt(variance).reshape(-1, P).T,
+            weights=(weights / weights.sum()).ravel(),
+            kind=np.tile(self.kind, len(sizes)),
+            noise=np.zeros(P),
+            spread=np.zeros((P, 1)),
+        )
+        pick = found._evenly(SAMPLES)
+        equal = np.full(SAMPLES, 1.0 / SAMPLES)
+        return replace(found, mean=moved[:, pick], error=found.error[:, pick], kind=found.kind[pick], weights=equal)
+
+    def kinds(self, count: int) -> np.ndarray:
+        """Probability of each of so many kinds of network, before or after measurements, shape (count,)."""
+        return np.bincount(self.kind, self.weights, minlength=count)
+
+
+def effective(weights: np.ndarray) -> float:
+    """How many equally likely draws these weights are worth (Kish, 1965)."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def size_weights() -> np.ndarray:
+    """How likely each of SIZES is, when the mean of `FREEDOM` squared errors was 1."""
+    logs = -FREEDOM * (np.log(SIZES) + 0.5 / SIZES**2)  # density of the logarithm: inverse chi-square
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()

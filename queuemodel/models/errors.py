@@ -1,0 +1,64 @@
+"""How far the models themselves err, whatever their parameters, relative to the saturation point.
+
+The numbers are in model_error.json beside this module, with the series that they were learnt from; ``python -m
+validation.model_errors`` makes it.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+import numpy as np
+
+Method = Literal["mva", "trace"]
+
+#: Numbers of workers over the saturation population: centres of what is below, at, beyond and far beyond the knee.
+REGIONS = {"below": 0.5, "at": 1.0, "beyond": 2.0, "far": 4.0}
+
+
+def regions(ratio: np.ndarray) -> np.ndarray:
+    """How much of each region is in numbers of workers over the saturation population (n,): shares (n, 4)."""
+    doublings = np.log2(np.maximum(ratio, 1e-9))
+    centres, one = np.log2(list(REGIONS.values())), np.eye(len(REGIONS))
+    return np.array([np.interp(doublings, centres, one[k]) for k in range(len(REGIONS))]).T
+
+
+@cache
+def _file() -> dict[str, dict[str, float]]:
+    learnt = json.loads((resources.files(__package__) / "model_error.json").read_text(encoding="utf-8"))
+    return {method: learnt[method] for method in ("mva", "trace")}
+
+
+def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:
+    """Relative standard errors at several workers, (n,), from their numbers over the saturation population."""
+    learnt = _file()[method]
+    return np.sqrt(regions(ratio) @ np.square([learnt[name] for name in REGIONS]))
+
+
+def worst_error(method: Method) -> float:
+    """The largest of them: for machines on which the regions were not judged."""
+    return float(model_error(method, np.array(list(REGIONS.values()))).max())
+
+
+def waiting_error() -> float:
+    """Relative standard error that waiting adds to a simulation between a barrier and none (independent)."""
+    return _file()["trace"]["waiting"]
+
+
+def profiled_error(method: Method) -> float:
+    """Relative standard error at the profiled number of workers: tracing makes steps longer."""
+    return _file()[method]["profiled"]
+
+
+def correlation_per_doubling(method: Method) -> float:
+    """Correlation of the errors at two numbers of workers, one twice the other."""
+    return _file()[method]["doubling"]
+
+
+def own_error(error: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The model's share of errors that predictions of one measurement have, at least half, and the rest."""
+    own = np.sqrt(np.maximum(error**2 - noise**2, (error / 2) ** 2))
+    return own, np.sqrt(np.maximum(error**2 - own**2, 0.0))

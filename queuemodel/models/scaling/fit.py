@@ -1,0 +1,176 @@
+"""Draws from what a table of measurements leaves open.
+
+    log T(size) = level + log law(size) - log law(smallest measured group, same batch)
+
+so that the smallest group, one GPU or four nodes of eight, is the base. It has a level for each of its batch sizes,
+straight between them; outside, computation follows a power law. A measured log step time errs by Student's t, whose
+scale joins the measurement's standard error and the law's misfit, which grows with the doublings of nodes to the
+largest group, as laws do not hold over many. Given the parameters, levels are normal (Laplace).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...profile.measurements import Measurement
+from .law import Sizes, Values, asynchronous, synchronous
+from .prior import NUMBERS, Prior
+
+#: Draws, fewer of a table with many sizes: so many values of the law are computed at once.
+DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
+#: Draws that show on which parameters measurements depend; repetitions of a robust mean.
+PROBES, REWEIGHTED = 50, 3
+#: Moves at each temperature, and after the last one; acceptance that their length is adapted to.
+MOVES, LAST_MOVES, ACCEPTANCE = 6, 24, 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class ScalingData:
+    """Measurements, each size once, under a prior."""
+
+    measured: Sequence[Measurement]
+    prior: Prior
+
+    @cached_property
+    def groups(self) -> list[list[Measurement]]:
+        """Measurements of the same size, the smallest first."""
+        alike: dict[tuple[int, ...], list[Measurement]] = {}
+        for m in self.measured:
+            size = m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, m.parameter_servers
+            alike.setdefault(size, []).append(m)
+        return [alike[size] for size in sorted(alike)]
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return Sizes.of(group[0] for group in self.groups)
+
+    @cached_property
+    def log_time(self) -> np.ndarray:
+        """Mean log step time (n,)."""
+        return np.array([np.mean([np.log(m.step_time) for m in group]) for group in self.groups])
+
+    @cached_property
+    def noise(self) -> np.ndarray:
+        """Standard errors (n,) of `log_time`."""
+        errors = [[m.relative_error(NUMBERS["noise"]) for m in group] for group in self.groups]
+        return np.array([np.sqrt(np.mean(np.square(own)) / len(own)) for own in errors])
+
+    @cached_property
+    def batches(self) -> tuple[np.ndarray, np.ndarray]:
+        """Batch sizes of the smallest group, increasing, and their step times."""
+        x = self.sizes
+        base = (x.placement == x.placement[0]) & (x.server_share == x.server_share[0])
+        return x.batch_size[base], np.exp(self.log_time[base])
+
+    @property
+    def reference(self) -> float:
+        """Seconds of the smallest group's fastest step."""
+        return float(self.batches[1].min())
+
+    def values(self, u: np.ndarray) -> Values:
+        """Parameters (B, 1) of the law."""
+        return self.prior.values(u, self.reference)
+
+    def weights(self, x: Sizes) -> np.ndarray:
+        """Weights (n, batch sizes) of the smallest group's batch sizes in others."""
+        sizes = self.batches[0]
+        return np.column_stack([np.interp(x.batch_size, sizes, unit) for unit in np.eye(len(sizes))])
+
+    def compute(self, v: Values, x: Sizes) -> np.ndarray:
+        """Relative computation (1 or B, n) of one worker."""
+        sizes, times = self.batches
+        compute = np.atleast_2d(self.weights(x) @ times / self.reference)
+        outside = np.log(x.batch_size / np.clip(x.batch_size, sizes[0], sizes[-1]))
+        known = any(m.batch_size for m in self.measured)
+        return compute * np.exp(v["batch exponent"] * outside) if known and outside.any() else compute
+
+    def relative(self, u: np.ndarray, x: Sizes) -> np.ndarray:
+        """Log step time (B, n) beside the levels."""
+        law, v = asynchronous if self.prior.asynchronous else synchronous, self.values(u)
+        compute = self.compute(v, x)
+        base = law(v, x.on(self.groups[0][0]), compute) * (self.weights(x) @ self.batches[1] / self.reference)
+        return np.asarray(np.log(law(v, x, compute) * compute / base))
+
+    def scale(self, u: np.ndarray) -> np.ndarray:
+        """Scale (B, n) of the errors of `log_time`."""
+        doublings = np.log2(self.sizes.nodes.max() / self.sizes.nodes)
+        misfit = self.values(u)["misfit"] ** 2 * (1.0 + NUMBERS["row_drift"] ** 2 * doublings)
+        return np.asarray(np.sqrt(misfit + self.noise**2))
+
+    def levels(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Likeliest levels (B, batch sizes) under coordinates, their precisions, and log likelihoods (B,) of these."""
+        between, freedom = self.weights(self.sizes), NUMBERS["freedom"]
+        off, scale = self.log_time - self.relative(u, self.sizes), self.scale(u)
+        level, weight = np.zeros((len(u), between.shape[1])), scale**-2
+        for _ in range(REWEIGHTED):  # least squares, reweighted by Student's t
+            precision = weight @ between
+            level = level + ((off - level @ between.T) * weight) @ between / precision
+            square = ((off - level @ between.T) / scale) ** 2
+            weight = (freedom + 1.0) / (freedom + square) / scale**2
+        log_likelihood = -(0.5 * (freedom + 1.0) * np.log1p(square / freedom) + np.log(scale)).sum(axis=1)
+        return level, precision, log_likelihood - 0.5 * np.log(precision).sum(axis=1)
+
+    def depends(self, u: np.ndarray) -> np.ndarray:
+        """Of each coordinate, whether a measurement depends on it, or tells of the law's misfit."""
+        found = []
+        for i, (name, *_) in enumerate(self.prior.coordinates):
+            other = u[:PROBES].copy()
+            other[:, i] = np.roll(other[:, i], 1)
+            change = self.relative(other, self.sizes) - self.relative(u[:PROBES], self.sizes)
+            found.append(np.abs(change).max() > 1e-9 or (name == "misfit" and len(self.groups) > 1))
+        return np.array(found)
+
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Equally likely coordinates (B, d) and levels (B, batch sizes); what no measurement shows is the prior's."""
+        count = int(np.clip(VALUES_AT_ONCE / len(self.groups), FEWEST_DRAWS, DRAWS))
+        u = rng.standard_normal((count, len(self.prior.coordinates)))
+        if (shown := self.depends(u)).any():
+            every = u.copy()
+
+            def log_likelihood(some: np.ndarray) -> np.ndarray:
+                every[:, shown] = some
+                return self.levels(every)[2]
+
+            u[:, shown] = temper(log_likelihood, u[:, shown], rng)
+        level, precision, _ = self.levels(u)
+        return u, level + rng.standard_normal(level.shape) / np.sqrt(precision)
+
+
+def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws from a posterior, from draws (B, d) of its standard normal prior.
+
+    Sequential Monte Carlo (P. Del Moral, A. Doucet and A. Jasra, 2006): the likelihood's exponent rises from 0 to 1 in
+    steps that halve the effective sample size of the weights; after each, draws are resampled and moved by a random
+    walk of their own covariance (Metropolis).
+    """
+    count, d = u.shape
+    log_l, exponent, length = log_likelihood(u), 0.0, 2.38 / np.sqrt(d)
+    while exponent < 1.0:
+        low, step = 0.0, 1.0 - exponent
+        while effective_draws(step * log_l) < count / 2 and step - low > 1e-3 * step:
+            middle = (low + step) / 2
+            low, step = (middle, step) if effective_draws(middle * log_l) > count / 2 else (low, middle)
+        exponent = min(exponent + step, 1.0) if step < 1.0 - exponent else 1.0
+        reached = np.cumsum(np.exp(step * (log_l - log_l.max())))
+        pick = np.searchsorted(reached, (np.arange(count) + rng.random()) / count * reached[-1])
+        u, log_l = u[pick], log_l[pick]
+        root = np.linalg.cholesky(np.atleast_2d(np.cov(u.T)) + 1e-8 * np.eye(d))
+        for _ in range(MOVES if exponent < 1.0 else LAST_MOVES):
+            far = length * 10.0 ** rng.uniform(-1.5, 0.5, (count, 1))  # short moves too, for narrow modes
+            moved = u + far * rng.standard_normal(u.shape) @ root.T
+            log_moved = log_likelihood(moved)
+            gain = exponent * (log_moved - log_l) + 0.5 * ((u**2).sum(axis=1) - (moved**2).sum(axis=1))
+            accepted = np.log(rng.random(count)) < gain
+            u[accepted], log_l[accepted] = moved[accepted], log_moved[accepted]
+            length *= np.exp(accepted.mean() - ACCEPTANCE)
+    return u
+
+
+def effective_draws(log_weight: np.ndarray) -> float:
+    """Effective sample size (sum w)^2 / sum w^2 (Kong, 1992)."""
+    weight = np.exp(log_weight - log_weight.max())
+    return float(weight.sum() ** 2 / (weight @ weight))

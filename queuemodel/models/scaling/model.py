@@ -1,0 +1,308 @@
+"""A job known by a table of measurements: rates or step times by workers, nodes and batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import mode
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ...base.errors import FitError, ModelError
+from ...base.estimates import Parameter, standard_errors
+from ...base.results import counted
+from ...curves.prediction import Prediction
+from ...profile.job import Job
+from ...profile.measurements import Measurement
+from ..demands import Servers, uneven_shards
+from ..outcome import Breakdown, Model, Outcome
+from .fit import ScalingData, effective_draws
+from .law import Sizes, asynchronous, server_load
+from .prior import NUMBERS, Prior
+
+Strategy = Literal["all-reduce", "sync-ps", "async-ps"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScalingModel(Model):
+    """How a job's rate depends on workers, nodes and batch size; made by `fit` or `fit_scaling`.
+
+    Attributes
+    ----------
+    strategy : {"all-reduce", "sync-ps", "async-ps"}
+    table : ScalingData
+        The measurements, and the prior.
+    coordinates, levels : ndarray, shapes (B, d), (B, batch sizes)
+        Equally likely draws: the prior's coordinates, and log step times of the smallest group by its batch sizes.
+    """
+
+    strategy: Strategy
+    table: ScalingData
+    coordinates: np.ndarray
+    levels: np.ndarray
+    known_job: Job | None = None
+    assumption: str = ""
+    changes = ("batch_size", "gpus_per_node", "parameter_servers", "shards")
+    kind = "of a table of measurements"
+
+    @property
+    def job(self) -> Job:
+        """Its batch size is the specified one; it may be left out where only one was measured, or none."""
+        sizes = sorted({m.batch_size or 1 for m in self.table.measured})
+        if self.scenario.batch_size is None and len(sizes) > 1:
+            raise ModelError(
+                f"throughput: batch_size must be given, since {len(sizes)} were measured ({sizes[0]} to {sizes[-1]})"
+            )
+        job = self.known_job or Job(batch_size=sizes[0], parameter_bytes=0, tensors=0)
+        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
+
+    @property
+    def base_workers(self) -> int:
+        """See `Model`: the smallest measured group."""
+        return self.base.workers
+
+    @property
+    def servers(self) -> Servers:
+        """Parameter servers, as specified."""
+        count = mode([m.parameter_servers for m in self.table.measured])
+        return Servers("single", uneven_shards(count)).changed(self.scenario)
+
+    def check(self) -> None:
+        """See `Model`: only tables of several batch sizes determine the effect of another one."""
+        known, asynchronous = self.table.batches[0], self.strategy == "async-ps"
+        wrong = {
+            "batch_size": asynchronous or not any(m.batch_size for m in self.table.measured),
+            "gpus_per_node": self.strategy != "all-reduce", "parameter_servers": not asynchronous,
+            "shards": not asynchronous,
+        }  # fmt: skip
+        for name in self.scenario.specified:
+            if wrong[name]:
+                raise ModelError(
+                    f"{name} requires a profile with recorded steps: such a table does not determine its effect"
+                )
+        size = self.scenario.batch_size
+        if size and len(known) > 1 and not known[0] / 8 <= size <= 8 * known[-1]:
+            raise ModelError(f"batch_size: {known[0]:g} to {known[-1]:g} were measured, got {size}; measure it too")
+
+    def sizes(self, workers: np.ndarray) -> Sizes:
+        """Groups (n,) on as few nodes as they fit; nodes have as many as the fullest measured one, unless specified."""
+        g, n = self.workers_per_node, np.asarray(workers, float)
+        share = max(self.servers.shards) if self.strategy == "async-ps" else 1.0
+        size = float(self.scenario.batch_size or self.base.batch_size or 1)
+        return Sizes(n, -(-n // g), np.minimum(n, g), np.full(len(n), size), np.full(len(n), share))
+
+    @property
+    def workers_per_node(self) -> int:
+        """GPUs of a node; 1 of workers that have a node each."""
+        return self.scenario.gpus_per_node or max(m.fullest_node for m in self.table.measured)
+
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """The posterior's draws, and the law's error beside them."""
+        sizes, g, servers = self.sizes(workers), self.workers_per_node, self.servers
+        draws = self.draws(sizes)
+        free, size = self.strategy == "async-ps", int(sizes.batch_size[0])
+        alike = [
+            m
+            for m in sorted(self.table.measured, key=lambda m: m.workers)
+            if (m.nodes or m.workers, m.fullest_node) == (-(-m.workers // g), min(m.workers, g))
+            and (m.batch_size or 1) == size
+            and (not free or (m.parameter_servers == servers.count and not self.scenario.shards))
+        ]
+        on_nodes = f" on nodes of {counted(g, 'GPU')}" if g > 1 else ""
+        return Outcome(
+            workers=workers,
+            throughput=np.exp(self.point(draws)),
+            prediction=Prediction.drawn(workers, draws, error=self.error(sizes, np.random.default_rng(seed))),
+            breakdown=(lambda X: self._stations(sizes, X)) if free else lambda X: Breakdown(),
+            method=f"{self.strategy}{on_nodes} (fitted table)",
+            note=self.note,
+            assumption=self.assumption,
+            parameter_servers=0 if self.strategy == "all-reduce" else servers.count,
+            workers_per_node=g,
+            profiled_workers=max((m.workers for m in alike), default=0),
+            measured=tuple((m.workers, m.steps_per_second) for m in alike),
+            synchronous=not free,
+            asynchronous=free,
+        )
+
+    def _stations(self, sizes: Sizes, X: np.ndarray) -> Breakdown:
+        """Of asynchronous workers: where a step's time goes, by the medians of computation and servers' load."""
+        v, n = self.table.values(self.coordinates), sizes.workers
+        scale = np.exp(self.draws(sizes).T) * asynchronous(v, sizes, self.table.compute(v, sizes)) / n  # 1/s, of a step
+        busy = np.median(np.minimum(np.exp(self.draws(sizes).T) * server_load(v, sizes) / scale / n, 1.0), axis=0)
+        compute = np.median(self.table.compute(v, sizes) / scale, axis=0)
+        shards = np.array(self.servers.shards) / max(self.servers.shards)
+        lower, upper = (np.exp(self.point(bound)) for bound in self.bounds(sizes))
+        return Breakdown(
+            stations=self.servers.stations,
+            utilization=busy[:, None] * shards,
+            residence_time=np.maximum(n / X - compute, 0.0)[:, None] * shards / shards.sum(),
+            think_time=np.minimum(compute, n / X),
+            bound_lower=np.minimum(lower, X),
+            bound_upper=np.maximum(upper, X),
+            saturation_workers=float(np.median(self.saturation_workers)),
+            bottleneck=self.servers.stations[int(shards.argmax())],
+        )
+
+    @property
+    def note(self) -> str:
+        """See `Model`."""
+        return "; ".join(self.notes)
+
+    def caption(self) -> str:
+        """What was measured, and what the fit does not determine."""
+        nodes = counted(int(self.table.sizes.nodes.max()), "node")
+        what = f"{self.strategy}, {counted(len(self.table.measured), 'measurement')} on at most {nodes}"
+        return "; ".join(filter(None, [self.assumption, what, self.note]))
+
+    @property
+    def base(self) -> Measurement:
+        """The smallest measured group: what speedup and efficiency relate to."""
+        return self.table.groups[0][0]
+
+    @property
+    def effective_draws(self) -> float:
+        """Effective sample size of the draws: those that resampling left equal count as one."""
+        some = self.coordinates[:, self.table.depends(self.coordinates)]
+        copies = np.unique(some, axis=0, return_counts=True)[1] if some.size else np.ones(len(some))
+        return effective_draws(np.log(copies))
+
+    def draws(self, sizes: Sizes) -> np.ndarray:
+        """Log steps per second of all workers, shape (n, B)."""
+        level = self.levels @ self.table.weights(sizes).T
+        return (np.log(sizes.workers) - level - self.table.relative(self.coordinates, sizes)).T
+
+    def error(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+        """Standard deviation (n, B) of a measurement's logarithm from each draw; its size drawn, hence Student's t."""
+        n, misfit = sizes.workers, self.table.values(self.coordinates)["misfit"][:, 0]
+        doublings = np.log2(np.maximum(np.maximum(n / self._largest, self.base.workers / n), 1.0))[:, None]
+        size = np.sqrt(NUMBERS["freedom"] / rng.chisquare(NUMBERS["freedom"], len(misfit)))
+        return np.asarray(np.sqrt(misfit**2 * (1.0 + NUMBERS["drift"] ** 2 * doublings) + NUMBERS["noise"] ** 2) * size)
+
+    def point(self, draws: np.ndarray) -> np.ndarray:
+        """The point estimate (n,) of draws (n, B) of throughput or of its bounds: a quantile, which keeps their order.
+
+        The median; of asynchronous workers less, since above a measurement relative errors are larger (chosen on
+        sources left out; Gneiting, "Making and evaluating point forecasts", 2011).
+        """
+        return np.asarray(np.quantile(draws, NUMBERS["quantile"] if self.strategy == "async-ps" else 0.5, axis=1))
+
+    def bounds(self, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+        """Log asymptotic bounds (n, B) of draws of asynchronous workers: computation and load in turn, or at once."""
+        v = self.table.values(self.coordinates)
+        compute, load = self.table.compute(v, sizes), server_load(v, sizes)
+        rate = self.draws(sizes).T + np.log(asynchronous(v, sizes, compute))
+        return (rate - np.log(compute + load)).T, (rate - np.log(np.maximum(compute, load))).T
+
+    @property
+    def saturation_workers(self) -> np.ndarray:
+        """N* (B,) of asynchronous workers: computation and the busiest server's load are equal."""
+        v = self.table.values(self.coordinates)
+        share = self.sizes(np.ones(1)).server_share[0]
+        return np.asarray(((v["demand"] * share) ** (-1.0 / v["growth"]))[:, 0])
+
+    @cached_property
+    def misfits(self) -> tuple[tuple[Measurement, float], ...]:
+        """Measurements far from most draws, and their mean relative differences."""
+        off = self.table.log_time + self.draws(self.table.sizes).T - np.log(self.table.sizes.workers)
+        far = (np.abs(off) > NUMBERS["outlier"] * self.table.scale(self.coordinates)).mean(axis=0) > 0.5
+        return tuple((self.table.groups[i][0], float(-off[:, i].mean())) for i in np.flatnonzero(far))
+
+    @property
+    def outliers(self) -> tuple[Measurement, ...]:
+        """Misfits that most of four or more others contradict: a law is not contradicted by three points."""
+        few = len(self.table.groups) > max(3, 3 * len(self.misfits))
+        return tuple(m for m, _ in self.misfits) if few else ()
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
+        step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
+        note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
+        found = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
+        for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
+            draws = v[name][:, 0] * (self.table.reference if unit else 1.0)
+            found.append(
+                Parameter(
+                    name, float(np.median(draws)), "s" if unit else "", standard_error=float(standard_errors(draws)),
+                    origin="measured" if measured else "assumed", identified=bool(measured), note=note,
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What measurements leave open, or contradict, a clause each."""
+        found = [f"{counted(m.workers, 'worker')}: {off:+.0%} off the fit" for m, off in self.misfits]
+        found = [f"{one}, an outlier" if self.outliers else f"{one}, unlike published jobs" for one in found]
+        nodes = self.table.sizes.nodes
+        if self.strategy == "async-ps":
+            if not self._measured[0]:
+                basis = "the parameters' bytes" if self.table.prior.bytes else "published jobs"
+                found.append(f"no saturation up to {counted(self._largest, 'worker')}: estimated from {basis}")
+        elif nodes.max() <= 2:
+            beyond = "two nodes" if nodes.max() == 2 else "one node"
+            found.append(f"growth beyond {beyond} is estimated from published jobs")
+        elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
+            found.append("rounds grow faster than in most published jobs")
+        if self.base.workers > 1:
+            smallest = counted(self.base.workers, "worker")
+            found.append(f"speedup and efficiency relate to {smallest}, the smallest measured group")
+        known = self.table.batches[0]
+        if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
+            found.append(f"no batch of {self.scenario.batch_size} was measured, only {known[0]:g} to {known[-1]:g}")
+        return tuple(found)
+
+    @property
+    def _largest(self) -> int:
+        return max(m.workers for m in self.table.measured)
+
+    def _mean(self, name: str) -> float:
+        """Mean of a coordinate, in standard deviations of its prior."""
+        names = [one.name for one in self.table.prior.coordinates]
+        return float(self.coordinates[:, names.index(name)].mean())
+
+    @cached_property
+    def _measured(self) -> np.ndarray:
+        return self.table.depends(self.coordinates) & (self.coordinates.std(axis=0) < NUMBERS["narrowed"])
+
+
+def fit_scaling(
+    measured: Iterable[Measurement],
+    *,
+    strategy: Strategy,
+    sparse_gradients: bool = False,
+    parameter_bytes: float | None = None,
+    link: float | None = None,
+    prior: Prior | None = None,
+    seed: int = 0,
+) -> ScalingModel:
+    """Fit how a job's rate depends on workers, nodes and batch size.
+
+    Parameters
+    ----------
+    measured : iterable of Measurement
+        Of one group or more, whatever its size.
+    strategy : {"all-reduce", "sync-ps", "async-ps"}
+    sparse_gradients : bool
+        Whether most parameters of a synchronous job are embeddings.
+    parameter_bytes, link : float, optional
+        Bytes of the parameters, and bytes per second of each asynchronous server's link.
+    prior : Prior, optional
+        In place of the one learnt from all published jobs.
+    seed : int
+
+    Raises
+    ------
+    FitError
+        When nothing was measured.
+    """
+    if not (rows := tuple(measured)):
+        raise FitError("fit: at least one measurement is needed, got none")
+    if strategy == "async-ps":
+        prior = prior or Prior.of(strategy, bytes=parameter_bytes, link=link)
+    table = ScalingData(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy))
+    return ScalingModel(strategy, table, *table.draw(np.random.default_rng(seed)))

@@ -1,0 +1,127 @@
+"""Predictions from tables of measurements through the public API: inputs that people have, with the right answers."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+
+
+def table(text, **asked):
+    """A curve of rows of "nodes gpus step_time" or "workers rate", with a batch of 32."""
+    rows = [tuple(map(float, line.split())) for line in text.strip().splitlines()]
+    if len(rows[0]) == 3:
+        points = [
+            qm.Measurement(nodes=int(k), workers=int(n), batch_size=32, steps_per_second=n / t) for k, n, t in rows
+        ]
+    else:
+        points = [qm.Measurement(workers=int(n), steps_per_second=x) for n, x in rows]
+    return qm.predict(points, **asked)
+
+
+def parameters(curve):
+    return {one.name: one for one in curve.model.parameters}
+
+
+def test_growth_that_no_row_shows_is_assumed_and_said():
+    curve = table("1 1 1.0\n1 4 1.25\n2 16 1.36", workers=[16, 64], gpus_per_node=8)
+    assert "growth beyond two nodes is estimated from published jobs" in curve.note
+    assert {parameters(curve)[name].origin for name in ("growth", "latency", "latency growth")} == {"assumed"}
+    assert curve.at(16) == pytest.approx(16 / 1.36, rel=0.03)
+    assert curve.upper[1] / curve.lower[1] > 1.4
+
+
+def test_two_rows_on_one_node_are_trusted():
+    curve = table("1 1 1.0\n1 8 1.6", workers=[1, 8], gpus_per_node=8)
+    assert curve.steps_per_second == pytest.approx([1.0, 5.0], rel=0.03)
+    assert curve.efficiency == pytest.approx([1.0, 0.625], rel=0.03)
+
+
+def test_efficiency_relates_to_the_smallest_measured_group():
+    curve = table("8 50\n16 82", strategy="all-reduce", ranks_per_node=8, workers=[8, 16, 32])
+    assert curve.efficiency[:2] == pytest.approx([1.0, 0.82], rel=0.02)
+    assert "relate to 8 workers, the smallest measured group" in curve.note
+    (choice,) = qm.plan(curve, min_efficiency=0.6).choices
+    assert choice.workers_low < choice.workers_high
+
+
+def test_few_rows_that_grow_fast_are_no_outliers():
+    rows = qm.read_measurements({"workers": [2, 4, 6], "step_time": [1.0, 3.0, 6.0]})
+    curve = qm.predict(rows, workers=[2, 4, 6, 8])
+    assert "outlier" not in curve.note
+    assert "faster than in most published jobs" in curve.note
+    assert curve.steps_per_second[:3] == pytest.approx([2.0, 1.33, 1.0], rel=0.12)
+
+
+@pytest.mark.parametrize("rows", ["1 8 0.5\n2 16 0.55\n4 32 0.6", "2 16 0.55\n4 32 0.6", "1 8 0.5"], ids=len)
+def test_tables_of_whole_nodes_give_a_curve(rows):
+    curve = table(rows, workers=[8, 16, 32, 64])
+    assert np.all(np.diff(curve.steps_per_second) > 0)
+    assert np.all((curve.lower < curve.steps_per_second) & (curve.steps_per_second < curve.upper))
+    for nodes, gpus, seconds in (map(float, row.split()) for row in rows.splitlines()):
+        assert curve.at(int(gpus)) == pytest.approx(gpus / seconds, rel=0.05), nodes
+
+
+def test_columns_say_how_a_job_trains(tmp_path):
+    for text, strategy in (
+        ("workers,step_time\n1,0.5\n4,0.6\n", "all-reduce"),
+        ("workers,iterations_per_second\n1,2\n4,1.7\n", "all-reduce"),
+        ("workers,steps_per_second\n1,2\n4,6.8\n", "async-ps"),
+    ):  # fmt: skip
+        (tmp_path / "t.csv").write_text(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            curve = qm.predict(tmp_path / "t.csv", workers=[1, 4])
+        assert curve.method.startswith(strategy)
+        assert "assum" in curve.assumption
+
+
+def test_smaller_parameters_are_never_slower_on_servers():
+    points = [qm.Measurement(workers=1, steps_per_second=0.5)]
+    rates = [
+        qm.predict(points, strategy="async-ps", parameter_bytes=size, workers=[1, 64]).at(64)
+        for size in (1e7, 1e6, 1e5)
+    ]
+    assert rates == sorted(rates)
+    assert rates[-1] == pytest.approx(32, rel=0.05)
+
+
+def test_a_curve_of_servers_lies_within_its_bounds_and_never_falls():
+    curve = table("1 2.0\n4 7.9", strategy="async-ps", workers=[1, 4, 8, 16, 32])
+    assert np.all(curve.bound_lower <= curve.steps_per_second)
+    assert np.all(curve.steps_per_second <= curve.bound_upper)
+    assert np.all(np.diff(curve.steps_per_second) >= 0)
+    assert np.isfinite(curve.saturation_workers)
+    spent = curve.residence_time.sum(axis=1) + curve.think_time
+    np.testing.assert_allclose(spent, curve.workers / curve.steps_per_second, rtol=1e-6)  # Little's law
+
+
+@pytest.mark.parametrize("strategy", ["async-ps", "sync-ps", "all-reduce"])
+def test_standard_errors_weigh(strategy):
+    def width(error):
+        points = [
+            qm.Measurement(workers=n, steps_per_second=x, standard_error=error and error * x)
+            for n, x in ((1, 2.0), (2, 3.7), (4, 6.0))
+        ]
+        curve = qm.predict(points, workers=[4], strategy=strategy)
+        return np.log(curve.upper[0] / curve.lower[0])
+
+    assert width(0.001) < width(None) < width(0.3)
+
+
+def test_halving_all_times_doubles_the_rate():
+    slow, fast = (table(f"1 1 {t}\n1 8 {1.4 * t}\n2 16 {1.7 * t}", workers=[1, 16, 64]) for t in (0.5, 0.25))
+    assert fast.steps_per_second == pytest.approx(2 * slow.steps_per_second, rel=0.02)
+    assert fast.efficiency == pytest.approx(slow.efficiency, rel=0.02)
+
+
+def test_a_measurement_beside_a_table_counts_as_a_row():
+    rows = "1 1 1.0\n1 8 1.3\n2 16 1.5"
+    before = table(rows, workers=[32], batch_size=32)
+    after = table(
+        rows, workers=[32], batch_size=32, throughputs=[qm.Measurement(workers=32, steps_per_second=before.at(32))]
+    )
+    assert after.at(32) == pytest.approx(before.at(32), rel=0.03)
+    assert after.upper[0] / after.lower[0] < before.upper[0] / before.lower[0]
+    assert after.profiled_workers == 32

@@ -1,0 +1,283 @@
+"""The model of tables: what made the data is recovered and covered, small tables in the spirit of reports, laws."""
+
+import numpy as np
+import pytest
+
+from queuemodel.base.errors import FitError
+from queuemodel.models.scaling import Prior, ScalingData, Sizes, fit_scaling
+from queuemodel.models.scaling.fit import effective_draws, temper
+from queuemodel.models.scaling.prior import NUMBERS
+from queuemodel.profile.measurements import Measurement
+
+
+def group(workers, rate=1.0, **more):
+    return Measurement(workers=workers, steps_per_second=rate, **more)
+
+
+def placed(nodes, gpus_per_node, step_time=1.0, batch_size=32, **more):
+    n = nodes * gpus_per_node
+    return group(n, n / step_time, nodes=nodes, gpus_per_node=gpus_per_node, batch_size=batch_size, **more)
+
+
+def rates(model, wanted):
+    return np.exp(model.point(model.draws(Sizes.of(wanted))))
+
+
+def interval(model, wanted, seed=0):
+    rng, x = np.random.default_rng(seed), Sizes.of(wanted)
+    draws = model.draws(x)
+    noisy = draws + model.error(x, rng) * rng.standard_normal(draws.shape)
+    return np.exp(np.quantile(noisy, [0.05, 0.95], axis=1))
+
+
+def of(model, name):
+    return next(p for p in model.parameters if p.name == name)
+
+
+TWO_NODES = [placed(1, 1, 1.0), placed(1, 4, 1.25), placed(2, 8, 1.36)]  # cases/c01
+
+
+# The sampler against a posterior in closed form.
+
+
+@pytest.mark.parametrize("error", [0.5, 0.02])
+def test_temper_recovers_a_normal_posterior(error):
+    u = np.random.default_rng(0).standard_normal((1000, 2))
+    at = 1.0  # prior N(0, 1), one measurement of the first coordinate
+    u = temper(lambda v: -0.5 * ((v[:, 0] - at) / error) ** 2, u, np.random.default_rng(1))
+    spread = (1 + error**-2) ** -0.5
+    assert u[:, 0].mean() == pytest.approx(at * (spread / error) ** 2, abs=0.15 * spread)
+    assert u[:, 0].std() == pytest.approx(spread, rel=0.1)
+    assert u[:, 1].std() == pytest.approx(1.0, rel=0.15)
+
+
+def test_temper_keeps_the_weights_of_two_modes():
+    u = np.random.default_rng(0).standard_normal((1000, 1))
+    log_l = lambda v: np.logaddexp(-0.5 * ((v[:, 0] - 1) / 0.05) ** 2, -0.5 * ((v[:, 0] + 1) / 0.05) ** 2)  # noqa: E731
+    assert (temper(log_l, u, np.random.default_rng(1)) > 0).mean() == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("rows", [TWO_NODES, [group(1, 1.0), group(2, 1.6), group(4, 2.5)]], ids=["nodes", "workers"])
+def test_effective_draws_are_a_hundred_by_independent_fits(rows):
+    wanted = Sizes.of([placed(8, 8)] if rows is TWO_NODES else [group(64)])
+    models = [fit_scaling(rows, strategy="all-reduce", seed=seed) for seed in range(12)]
+    draws = np.array([model.draws(wanted)[0] for model in models])
+    assert draws.var(axis=1).mean() / draws.mean(axis=1).var(ddof=1) > 100
+    assert min(model.effective_draws for model in models) > 100
+
+
+def test_effective_draws_of_one_weight_are_one():
+    assert effective_draws(np.array([0.0, -1e3, -1e3])) == pytest.approx(1.0)
+    assert effective_draws(np.zeros(7)) == pytest.approx(7.0)
+
+
+# Data drawn from the model's own law.
+
+
+def drawn(prior, fitted, wanted, rng):
+    """Rates of both, drawn from the prior and its errors, and the coordinates of the law."""
+    table = ScalingData(fitted, prior)
+    u = rng.standard_normal((1, len(prior.coordinates)))
+    x, freedom, misfit = Sizes.of([*fitted, *wanted]), NUMBERS["freedom"], float(table.values(u)["misfit"][0, 0])
+    doublings = np.log2([m.workers / fitted[-1].workers for m in wanted])
+    beyond = np.sqrt(misfit**2 * (1 + NUMBERS["drift"] ** 2 * doublings) + NUMBERS["noise"] ** 2)
+    off = np.concatenate([table.scale(u)[0], beyond]) * rng.standard_t(freedom, len(x.workers))
+    rate = x.workers * np.exp(-table.relative(u, x)[0] - off)
+    made = [group(m.workers, float(r), nodes=m.nodes) for m, r in zip([*fitted, *wanted], rate, strict=True)]
+    return made[: len(fitted)], made[len(fitted) :]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["all-reduce", "sync-ps", "async-ps"])
+def test_intervals_cover_data_drawn_from_the_law(kind):
+    rng, inside = np.random.default_rng(5), []
+    for _ in range(150):
+        fitted, wanted = drawn(Prior.of(kind), [group(2), group(4), group(8)], [group(16), group(64)], rng)
+        low, high = interval(fit_scaling(fitted, strategy=kind), wanted)
+        rate = np.array([m.steps_per_second for m in wanted])
+        inside.append((low <= rate) & (rate <= high))
+    assert 0.85 <= np.mean(inside) <= 0.95
+
+
+def test_parameters_are_recovered_from_precise_measurements():
+    prior, x = Prior.of("all-reduce"), [(1, 1), (1, 2), (1, 8), (2, 1), (2, 8), (4, 8), (16, 8), (32, 1)]
+    rows = [placed(k, g, b / 32, b) for k, g in x for b in (8, 32, 128)]
+    table, u = ScalingData(rows, prior), np.full((1, len(prior.coordinates)), 0.5)
+    seconds = np.exp(table.relative(u, Sizes.of(rows))[0]) * [m.batch_size / 32 for m in rows]
+    rows = [placed(m.nodes, m.gpus_per_node, t, m.batch_size) for m, t in zip(rows, seconds, strict=True)]
+    model = fit_scaling(rows, strategy="all-reduce")
+    np.testing.assert_allclose(rates(model, rows), [m.steps_per_second for m in rows], rtol=0.03)
+    truth = table.values(u)
+    for name in ("inside a node", "between nodes", "forward share", "link sharing"):
+        assert of(model, name).identified
+        error = max(of(model, name).standard_error, 0.01)
+        scale = table.reference if name.endswith(("node", "nodes")) else 1.0
+        assert of(model, name).value == pytest.approx(truth[name].item() * scale, abs=3 * error)
+
+
+# Small tables.
+
+
+def test_growth_beyond_two_nodes_is_not_measured_on_two():
+    model = fit_scaling(TWO_NODES, strategy="all-reduce")
+    for name, coordinate in zip([p.name for p in model.parameters[1:]], model.coordinates.T, strict=True):
+        if name in ("growth", "latency", "latency growth"):
+            assert not of(model, name).identified
+            assert coordinate.std() == pytest.approx(1.0, abs=0.1)  # as in the prior
+    assert any("beyond two nodes" in note for note in model.notes)
+    low, high = interval(model, [placed(2, 8), placed(4, 8), placed(8, 8)])
+    assert (np.diff(np.log(high / low)) > 0).all()
+    more = fit_scaling([*TWO_NODES, placed(8, 8, 1.5)], strategy="all-reduce")
+    assert not any("beyond" in note for note in more.notes)
+    assert np.log(np.divide(*interval(more, [placed(8, 8)])[::-1])) < 0.8 * np.log(high / low)[-1]
+
+
+def test_slow_reduction_in_a_node_is_trusted():
+    model = fit_scaling([placed(1, 1, 1.0), placed(1, 8, 1.6)], strategy="all-reduce")  # cases/c02
+    one, eight = rates(model, [placed(1, 1), placed(1, 8)])
+    assert one == pytest.approx(1.0, rel=0.03)
+    assert eight / (8 * one) == pytest.approx(0.625, rel=0.03)
+    assert of(model, "inside a node").identified
+    assert not of(model, "between nodes").identified
+
+
+def test_ratios_relate_to_the_smallest_measured_group():
+    rows = [group(8, 50.0, nodes=1), group(16, 82.0, nodes=2)]  # cases/c04
+    model = fit_scaling(rows, strategy="all-reduce")
+    assert model.base == rows[0]
+    draws = model.draws(Sizes.of([*rows, group(32, nodes=4)]))
+    efficiency = np.exp(draws[1:] - draws[0]) / [[2.0], [4.0]]
+    assert np.median(efficiency[0]) == pytest.approx(0.82, abs=0.03)
+    assert np.quantile(efficiency[1], 0.05) < 0.75 < np.median(efficiency[1]) < 0.82
+
+
+@pytest.mark.parametrize("rows", [
+    [placed(1, 8, 1.0), placed(2, 8, 1.1), placed(4, 8, 1.15)],
+    [placed(2, 8, 1.1), placed(4, 8, 1.15)],
+    [placed(4, 8, 1.15)],
+    [placed(1, 8, 1.0, 32), placed(2, 8, 0.62, 16)],
+], ids=["whole nodes", "no single node", "one row", "one global batch"])  # fmt: skip
+def test_tables_without_one_gpu_are_fitted(rows):
+    model = fit_scaling(rows, strategy="all-reduce")
+    np.testing.assert_allclose(rates(model, rows), [m.steps_per_second for m in rows], rtol=0.06)
+    assert rates(model, [placed(16, 8)])[0] > 16 * 8 / 2.0
+    assert model.effective_draws > 100
+
+
+def test_two_of_three_are_no_outliers():
+    rows = [group(2, 2.0), group(4, 4 / 3), group(6, 1.0)]  # cases/c06: rounds of 1, 3 and 6 s
+    model = fit_scaling(rows, strategy="all-reduce")
+    assert not model.outliers
+    assert any("published jobs" in note for note in model.notes)
+    low, high = interval(model, rows)
+    measured = np.array([m.steps_per_second for m in rows])
+    assert ((low < measured) & (measured < high)).all()
+
+
+def test_one_of_six_is_an_outlier():
+    rows = [group(n, 0.95 * n) for n in (1, 2, 4, 8, 16)] + [group(12, 6.0)]
+    model = fit_scaling(rows, strategy="all-reduce")
+    assert [m.workers for m in model.outliers] == [12]
+    assert any("outlier" in note for note in model.notes)
+    assert rates(model, [group(12)])[0] == pytest.approx(11.4, rel=0.04)
+
+
+def test_standard_errors_weigh():
+    def widths(error):
+        rows = [group(n, x, standard_error=error and error * x) for n, x in ((1, 2.0), (4, 6.0))]
+        draws = fit_scaling(rows, strategy="all-reduce").draws(Sizes.of([group(4)]))
+        return draws.std()
+
+    assert widths(0.0001) < widths(None) < widths(0.5)
+
+
+# Servers.
+
+
+@pytest.mark.parametrize("rows", [[(1, 0.5)], [(1, 0.5), (2, 1.0), (4, 2.0)]])
+def test_smaller_parameters_scale_further(rows):
+    reached = [
+        rates(fit_scaling([group(n, x) for n, x in rows], strategy="async-ps", parameter_bytes=size), [group(64)])[0]
+        for size in (1e7, 1e6, 1e5)
+    ]
+    assert reached[0] < reached[1] <= 1.002 * reached[2]
+    assert reached[2] == pytest.approx(32.0, rel=0.03)
+
+
+def test_asynchronous_curves_lie_within_their_bounds():
+    rows = [group(1, 2.0), group(4, 7.9)]
+    model = fit_scaling(rows, strategy="async-ps")
+    x = Sizes.of([group(n) for n in (1, 2, 4, 8, 16, 32, 64, 256)])
+    draws = model.draws(x)
+    low, middle, high = (model.point(one) for one in (model.bounds(x)[0], draws, model.bounds(x)[1]))
+    assert ((low <= middle) & (middle <= high)).all()
+    assert (np.diff(draws, axis=0) > -1e-9).all()  # nowhere falling, but for rounding
+    assert np.isfinite(model.point(model.saturation_workers[None])).all()
+    assert np.exp(middle[:3]) == pytest.approx([2.0, 3.97, 7.9], rel=0.02)
+
+
+def test_saturation_is_measured_where_it_shows():
+    rows = [group(n, min(2.0 * n, 11.0)) for n in (1, 2, 4, 8, 16)]
+    model = fit_scaling(rows, strategy="async-ps")
+    assert of(model, "demand").identified
+    assert of(model, "demand").value == pytest.approx(1 / 11, rel=0.08)
+    assert np.median(model.saturation_workers) == pytest.approx(5.5, rel=0.1)
+    assert not model.notes
+
+
+# Laws.
+
+
+def test_halving_all_times_doubles_rates():
+    fast = [placed(m.nodes, m.gpus_per_node, m.step_time / 2) for m in TWO_NODES]
+    wanted = [placed(1, 2), placed(4, 8)]
+    slow, double = (rates(fit_scaling(rows, strategy="all-reduce"), wanted) for rows in (TWO_NODES, fast))
+    np.testing.assert_allclose(double, 2 * slow, rtol=1e-6)
+
+
+def test_order_of_rows_does_not_matter():
+    wanted = [placed(1, 2), placed(4, 8)]
+    one, other = (rates(fit_scaling(rows, strategy="all-reduce"), wanted) for rows in (TWO_NODES, TWO_NODES[::-1]))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_repeated_row_narrows():
+    spread = [
+        fit_scaling([group(1, 1.0), *[group(2, 1.6)] * times], strategy="sync-ps").draws(Sizes.of([group(2)])).std()
+        for times in (1, 4)
+    ]
+    assert spread[1] < spread[0]
+
+
+@pytest.mark.slow
+def test_further_measurements_narrow_on_average():
+    rng, widths = np.random.default_rng(2), []
+    for _ in range(30):
+        fitted, wanted = drawn(Prior.of("all-reduce"), [group(1), group(2), group(4), group(8)], [group(64)], rng)
+        models = [fit_scaling(fitted[:k], strategy="all-reduce") for k in (2, 3, 4)]
+        widths.append([np.log(np.divide(*interval(model, wanted)[::-1])).item() for model in models])
+    assert (np.diff(np.mean(widths, axis=0)) < 0).all()
+
+
+@pytest.mark.parametrize("strategy", ["all-reduce", "sync-ps", "async-ps"])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
+def test_contradictory_tables_have_finite_curves(strategy, spread):
+    rng, x = np.random.default_rng(3), Sizes.of([placed(1, 1), placed(1, 8), placed(8, 8), placed(600, 8)])
+    for rows in range(1, 7):
+        seconds = np.exp(spread * rng.standard_normal(rows))
+        sizes = [(int(k), int(g), int(b)) for k, g, b in zip(*rng.choice([1, 2, 8, 64], (3, rows)), strict=True)]
+        table = [placed(k, g, t, b) for (k, g, b), t in zip(sizes, seconds, strict=True)]
+        model = fit_scaling(table, strategy=strategy)
+        assert np.isfinite(model.draws(x)).all()
+        assert np.isfinite(interval(model, [placed(600, 8)])).all()
+        assert all(np.isfinite([p.value, p.standard_error]).all() for p in model.parameters)
+        assert model.effective_draws > 100
+        if strategy == "async-ps":
+            low, high = model.bounds(x)
+            assert (low <= model.draws(x) + 1e-9).all()
+            assert (model.draws(x) <= high + 1e-9).all()
+
+
+def test_no_measurement_is_refused():
+    with pytest.raises(FitError, match="at least one measurement"):
+        fit_scaling([], strategy="all-reduce")
