@@ -82,15 +82,13 @@ class Prediction:
 
         ``error`` is (P,), or (P, M) of each draw.
         """
-        draws = [one.shape[1] for one in logs]
+        draws, error = [one.shape[1] for one in logs], np.asarray(error)
         return cls(
             workers=workers,
             mean=np.concatenate(logs, axis=1),
             weights=np.repeat(np.divide(weights, draws), draws),
             kind=np.repeat(np.arange(len(draws)), draws),
-            error=error
-            if isinstance(error, np.ndarray) and error.ndim == 2
-            else np.full((len(workers), 1), 0.0) + np.reshape(error, (-1, 1)),
+            error=error if error.ndim == 2 else np.broadcast_to(error, workers.shape)[:, None],
             noise=np.broadcast_to(noise, workers.shape),
             **{"spread": np.zeros((len(workers), 1))} | more,
         )
@@ -177,7 +175,7 @@ class Prediction:
         distance = (off * np.linalg.solve(among, np.broadcast_to(off, (len(sizes), *off.shape)))).sum(axis=(-2, -1))
         evidence = -0.5 * (distance + np.linalg.slogdet(among)[1])  # (S, M)
         weights = np.outer(prior, self.weights) * np.exp(evidence - evidence.max())
-        while effective(weights.sum(axis=0)) < min(MIN_EFFECTIVE_DRAWS, effective(self.weights) / 4):
+        while effective_draws(weights.sum(axis=0)) < min(MIN_EFFECTIVE_DRAWS, effective_draws(self.weights) / 4):
             evidence = 0.8 * evidence  # few draws left: wider, never narrower
             weights = np.outer(prior, self.weights) * np.exp(evidence - evidence.max())
         before = square[..., 0] * error**2 + (self.spread**2).sum(axis=1)
@@ -201,7 +199,7 @@ class Prediction:
         return np.bincount(self.kind, self.weights, minlength=count)
 
 
-def effective(weights: np.ndarray) -> float:
+def effective_draws(weights: np.ndarray) -> float:
     """How many equally likely draws these weights are worth (Kish, 1965)."""
     return float(weights.sum() ** 2 / (weights**2).sum())
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from queuemodel.base.errors import FitError
+from queuemodel.curves.prediction import effective_draws
 from queuemodel.models.scaling import Prior, ScalingData, Sizes, fit_scaling
-from queuemodel.models.scaling.fit import effective_draws, temper
+from queuemodel.models.scaling.fit import temper
 from queuemodel.models.scaling.prior import NUMBERS
 from queuemodel.profile.measurements import Measurement
 
@@ -67,8 +68,8 @@ def test_effective_draws_are_a_hundred_by_independent_fits(rows):
 
 
 def test_effective_draws_of_one_weight_are_one():
-    assert effective_draws(np.array([0.0, -1e3, -1e3])) == pytest.approx(1.0)
-    assert effective_draws(np.zeros(7)) == pytest.approx(7.0)
+    assert effective_draws(np.array([1.0, 0.0, 0.0])) == pytest.approx(1.0)
+    assert effective_draws(np.ones(7)) == pytest.approx(7.0)
 
 
 # Data drawn from the model's own law.

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ...curves.prediction import effective_draws
 from ...profile.measurements import Measurement
 from .law import Sizes, Values, asynchronous, synchronous
 from .prior import NUMBERS, Prior
@@ -148,12 +149,16 @@ def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rn
     walk of their own covariance (Metropolis).
     """
     count, d = u.shape
+
+    def left(step: float) -> float:
+        return effective_draws(np.exp(step * (log_l - log_l.max())))
+
     log_l, exponent, length = log_likelihood(u), 0.0, 2.38 / np.sqrt(d)
     while exponent < 1.0:
         low, step = 0.0, 1.0 - exponent
-        while effective_draws(step * log_l) < count / 2 and step - low > 1e-3 * step:
+        while left(step) < count / 2 and step - low > 1e-3 * step:
             middle = (low + step) / 2
-            low, step = (middle, step) if effective_draws(middle * log_l) > count / 2 else (low, middle)
+            low, step = (middle, step) if left(middle) > count / 2 else (low, middle)
         exponent = min(exponent + step, 1.0) if step < 1.0 - exponent else 1.0
         reached = np.cumsum(np.exp(step * (log_l - log_l.max())))
         pick = np.searchsorted(reached, (np.arange(count) + rng.random()) / count * reached[-1])
@@ -168,9 +173,3 @@ def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rn
             u[accepted], log_l[accepted] = moved[accepted], log_moved[accepted]
             length *= np.exp(accepted.mean() - ACCEPTANCE)
     return u
-
-
-def effective_draws(log_weight: np.ndarray) -> float:
-    """Effective sample size (sum w)^2 / sum w^2 (Kong, 1992)."""
-    weight = np.exp(log_weight - log_weight.max())
-    return float(weight.sum() ** 2 / (weight @ weight))

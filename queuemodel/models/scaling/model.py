@@ -14,12 +14,12 @@ import numpy as np
 from ...base.errors import FitError, ModelError
 from ...base.estimates import Parameter, standard_errors
 from ...base.results import counted
-from ...curves.prediction import Prediction
+from ...curves.prediction import Prediction, effective_draws
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ..demands import Servers, uneven_shards
 from ..outcome import Breakdown, Model, Outcome
-from .fit import ScalingData, effective_draws
+from .fit import ScalingData
 from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior
 
@@ -168,7 +168,7 @@ class ScalingModel(Model):
         """Effective sample size of the draws: those that resampling left equal count as one."""
         some = self.coordinates[:, self.table.depends(self.coordinates)]
         copies = np.unique(some, axis=0, return_counts=True)[1] if some.size else np.ones(len(some))
-        return effective_draws(np.log(copies))
+        return effective_draws(copies)
 
     def draws(self, sizes: Sizes) -> np.ndarray:
         """Log steps per second of all workers, shape (n, B)."""
