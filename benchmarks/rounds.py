@@ -15,7 +15,7 @@ import simpy
 
 from queuemodel import example_profile
 from queuemodel.models import AllReduceModel, fit_rounds, round_time
-from queuemodel.models.rounds import NodeLink, message_costs
+from queuemodel.models.rounds.times import NodeLink, message_costs
 from queuemodel.transport.collectives import Ring
 
 BUCKETS, NODES, ROUNDS = 160, 64, 200

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from queuemodel import Profile
-from queuemodel.models.simulation import sampled_share, sampling_error
+from queuemodel.models.simulation.model import sampled_share, sampling_error
 from queuemodel.profile.bandwidth import transports_of
 from queuemodel.simulator.result import SimulatedRun
 from queuemodel.simulator.runs import trace_runs

@@ -31,7 +31,7 @@ from tqdm import tqdm
 import queuemodel as qm
 from queuemodel import example_profile, models, queueing
 from queuemodel.models import predict
-from queuemodel.models.simulation import trace_throughput
+from queuemodel.models.simulation.model import trace_throughput
 from queuemodel.queueing import read_jmva, write_jmva
 from queuemodel.scheduling import (
     FIFO,

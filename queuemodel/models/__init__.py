@@ -1,22 +1,28 @@
 """From measurements to a prediction: a model for each kind of data, used through `fit`, `predict` and `simulate`.
 
-closed_network  steps on parameter servers, solved (demands, step_fit, rules, calibration)
-simulation      the same, simulated operation by operation (simulation_errors)
-all_reduce      recorded rounds of data-parallel training (round_fit, rounds, schemes, loading, group)
+closed_network  steps on parameter servers, solved
+simulation      the same, simulated operation by operation
+rounds          rounds of data-parallel training
 scaling         tables of step times or rates by nodes and GPUs
 """
 
-from .all_reduce import AllReduceModel
-from .calibration import fit_network
-from .closed_network import TrainingModel, staleness
+from .closed_network import TrainingModel, fit_network, order_statistic, staleness
 from .instances import Instance, InstancePlan, curve_of, plan_instances, read_instances
 from .predict import fit, load, measured_besides, predict, simulate
-from .round_fit import FittedRounds, fit_rounds
-from .rounds import round_time
-from .rules import order_statistic
+from .rounds import (
+    SCHEMES,
+    AllReduceModel,
+    Buckets,
+    FittedRounds,
+    Fusion,
+    SimulatedRounds,
+    Slices,
+    fit_rounds,
+    plot_round,
+    round_time,
+    simulate_rounds,
+)
 from .scaling import ScalingModel, fit_scaling
-from .schemes import SCHEMES, Buckets, Fusion, Slices
-from .simulated_rounds import SimulatedRounds, plot_round, simulate_rounds
 from .simulation import trace_curve, trace_throughput
 
 __all__ = [

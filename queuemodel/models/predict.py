@@ -26,17 +26,17 @@ from ..profile.throughputs import as_throughputs, on_profiled_links, require_mea
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
-from .all_reduce import AllReduceModel
-from .calibration import fit_network
-from .closed_network import TrainingModel
-from .demands import Form
-from .outcome import Model
-from .round_fit import fit_rounds, rounds_of_steps
+from .closed_network.calibration import fit_network
+from .closed_network.demands import Form
+from .closed_network.fit import own_scv
+from .closed_network.model import TrainingModel
+from .model import Model
+from .rounds.fit import fit_rounds, rounds_of_steps
+from .rounds.model import AllReduceModel
+from .rounds.view import SimulatedRounds, simulate_rounds
 from .scaling import ScalingModel, fit_scaling
 from .scaling.model import Strategy as TableStrategy
-from .simulated_rounds import SimulatedRounds, simulate_rounds
-from .simulation import SimulationModel
-from .step_fit import own_scv
+from .simulation.model import SimulationModel
 
 PathName: TypeAlias = str | os.PathLike[str]
 Data: TypeAlias = Profile | Sequence[Measurement]

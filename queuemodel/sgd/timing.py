@@ -12,9 +12,9 @@ import numpy as np
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.results import Result
-from ..models.all_reduce import AllReduceModel
 from ..models.predict import predict
-from ..models.round_fit import fit_rounds
+from ..models.rounds.fit import fit_rounds
+from ..models.rounds.model import AllReduceModel
 from ..profile.bandwidth import nominal_bandwidth
 from ..profile.profile import Profile
 from ..transport.collectives import Link

@@ -12,7 +12,7 @@ from validation.unsteady import error, factors
 
 @pytest.mark.slow
 def test_the_table_has_what_the_series_show():
-    table = tomllib.loads((Path(queuemodel.__file__).parent / "models" / "constants.toml").read_text())
+    table = tomllib.loads((Path(queuemodel.__file__).parent / "models" / "rounds" / "constants.toml").read_text())
     found = factors()
     assert len(found) >= 6
     assert error(list(found.values())) == pytest.approx(table["group"]["unsteady"]["value"], rel=0.03)

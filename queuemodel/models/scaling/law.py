@@ -26,8 +26,8 @@ from functools import cache
 import numpy as np
 
 from ...profile.measurements import Measurement
-from ..demands import largest_share
-from ..rules import order_statistic
+from ..closed_network.demands import largest_share
+from ..closed_network.rules import order_statistic
 
 Values = Mapping[str, np.ndarray]  # of each parameter, shape (B, 1)
 

@@ -17,8 +17,8 @@ from ...base.results import counted
 from ...curves.prediction import Prediction, effective_draws
 from ...profile.job import Job
 from ...profile.measurements import Measurement
-from ..demands import Servers, uneven_shards
-from ..outcome import Breakdown, Model, Outcome
+from ..closed_network.demands import Servers, uneven_shards
+from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
 from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import FitError
-from ..base.estimates import Origin, Parameter, standard_errors
-from ..base.files import constants
-from ..profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
-from ..profile.job import Job
-from ..profile.measurements import Measurement
-from ..profile.profile import Profile
-from ..transport.sharing import BUFFER, CONTROLS, FewFlows
+from ...base.errors import FitError
+from ...base.estimates import Origin, Parameter, standard_errors
+from ...base.files import constants
+from ...profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
+from ...profile.job import Job
+from ...profile.measurements import Measurement
+from ...profile.profile import Profile
+from ...transport.sharing import BUFFER, CONTROLS, FewFlows
 from .demands import FORMS, Demands, Form, Servers
 from .rules import Rule, rule_for
 
@@ -47,7 +47,7 @@ class Fitted:
     job: Job
     servers: Servers
     recorded: Recorded
-    #: repulsion, few_flows: How equal workers meet at shared links, see `queuemodel.models.rules.ParallelServers`
+    #: repulsion, few_flows: How equal workers meet at shared links, see `rules.ParallelServers`
     repulsion: float = 0.0
     few_flows: FewFlows | None = None
     few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which is unknown, is BBR
@@ -93,7 +93,7 @@ def step_parameters(
 DRAWS = 400
 
 #: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["step_fit"]
+_NUMBERS = constants(__package__)["fit"]
 ONE_STEP_SPREAD = _NUMBERS["one_step_spread"]
 
 PHASES = ("fetch", "push", "update", "step_time")

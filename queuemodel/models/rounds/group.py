@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base.checks import FASTEST_LINK
-from ..base.files import constants
-from ..transport.collectives import Algorithm
-from ..transport.sharing import BBR_SHARE, CONTROLS
-from .round_fit import FittedRounds
-from .rounds import NodeLink, message_costs
+from ...base.checks import FASTEST_LINK
+from ...base.files import constants
+from ...transport.collectives import Algorithm
+from ...transport.sharing import BBR_SHARE, CONTROLS
+from .fit import FittedRounds
 from .schemes import Cost, Scheme
+from .times import NodeLink, message_costs
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
 LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])

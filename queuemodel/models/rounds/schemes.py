@@ -12,11 +12,11 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from ..base.checks import require_count, require_number
-from ..base.errors import ModelError
-from ..profile.records import MOST_BYTES
-from .kernels.sending import by_priority, in_cycles
-from .rounds import round_time
+from ...base.checks import require_count, require_number
+from ...base.errors import ModelError
+from ...profile.records import MOST_BYTES
+from .sending import by_priority, in_cycles
+from .times import round_time
 
 #: Seconds of messages of these bytes (u,) that need bandwidth, and that do not.
 Cost = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

@@ -11,17 +11,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..base.errors import ModelError
-from ..base.estimates import Parameter
-from ..base.files import constants
-from ..base.results import counted, percent
-from ..curves.prediction import Prediction
-from ..profile.bandwidth import contradiction, hardly_used, transfer_time
-from ..profile.job import Job
-from ..profile.measurements import Measurement
-from ..profile.scenario import of_group
-from ..transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
-from ..transport.trees import COLLECTIVES
+from ...base.errors import ModelError
+from ...base.estimates import Parameter
+from ...base.files import constants
+from ...base.results import counted, percent
+from ...curves.prediction import Prediction
+from ...profile.bandwidth import contradiction, hardly_used, transfer_time
+from ...profile.job import Job
+from ...profile.measurements import Measurement
+from ...profile.scenario import of_group
+from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
+from ...transport.trees import COLLECTIVES
+from ..model import Breakdown, Model, Outcome
+from .fit import FittedRounds
 from .group import (
     AHEAD_ERROR,
     IN_TURN_FROM_THREE,
@@ -36,16 +38,14 @@ from .group import (
     other_ranks_error,
 )
 from .loading import input_waits
-from .outcome import Breakdown, Model, Outcome
-from .round_fit import FittedRounds
-from .rounds import NodeLink, slowest_of
 from .schemes import SCHEMES, Buckets, Scheme, Slices
+from .times import NodeLink, slowest_of
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
 
 #: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["all_reduce"]
+_NUMBERS = constants(__package__)["model"]
 UNLIKE = _NUMBERS["unlike"]
 ERROR_PER_DOUBLING, ROUND_NOISE = _NUMBERS["error_per_doubling"], _NUMBERS["round_noise"]
 

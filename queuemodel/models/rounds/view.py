@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..base.checks import require_count, require_seed, require_share
-from ..base.drawing import PLACES, WAITING, finish_axes, mark_at, new_axes, require_style
-from ..base.errors import ModelError
-from ..base.estimates import normal_quantile
-from ..base.files import write_json
-from ..base.results import Result, percent
-from ..profile.records import MOST_RANKS, Bucket
-from .all_reduce import AllReduceModel
+from ...base.checks import require_count, require_seed, require_share
+from ...base.drawing import PLACES, WAITING, finish_axes, mark_at, new_axes, require_style
+from ...base.errors import ModelError
+from ...base.estimates import normal_quantile
+from ...base.files import write_json
+from ...base.results import Result, percent
+from ...profile.records import MOST_RANKS, Bucket
 from .loading import input_waits
-from .rounds import sampler
+from .model import AllReduceModel
+from .times import sampler
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

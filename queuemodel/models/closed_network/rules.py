@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..base.checks import require_count
-from ..base.errors import ModelError
-from ..base.files import constants
-from ..queueing.solve import mva_recursion
-from ..transport.sharing import NOTHING, FewFlows
+from ...base.checks import require_count
+from ...base.errors import ModelError
+from ...base.files import constants
+from ...queueing.solve import mva_recursion
+from ...transport.sharing import NOTHING, FewFlows
 
 
 class Pace(NamedTuple):

@@ -10,30 +10,31 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..base.checks import require_share
-from ..base.errors import ModelError
-from ..base.estimates import Parameter
-from ..base.files import constants
-from ..base.results import counted
-from ..curves.curve import ThroughputCurve, require_workers
-from ..curves.prediction import Prediction
-from ..profile.bandwidth import best_rates, nominal_bandwidth, transports_of
-from ..profile.job import Job
-from ..profile.measurements import Measurement
-from ..profile.profile import Profile
-from ..profile.scenario import Scenario, of_group
-from ..profile.synchronization import Synchronization
-from ..profile.throughputs import on_profiled_links
-from ..simulator.links import LinkRate, LinkRates
-from ..simulator.result import SimulatedRun
-from ..simulator.runs import trace_runs
-from ..transport.sharing import NETWORK, Transport
-from .calibration import contradicted, fit_network, untraced_throughput
-from .closed_network import TrainingModel
-from .demands import Servers
-from .errors import correlation_per_doubling, own_error, profiled_error
-from .outcome import Breakdown, Model, Outcome
-from .simulation_errors import (
+from ...base.checks import require_share
+from ...base.errors import ModelError
+from ...base.estimates import Parameter
+from ...base.files import constants
+from ...base.results import counted
+from ...curves.curve import ThroughputCurve, require_workers
+from ...curves.prediction import Prediction
+from ...profile.bandwidth import best_rates, nominal_bandwidth, transports_of
+from ...profile.job import Job
+from ...profile.measurements import Measurement
+from ...profile.profile import Profile
+from ...profile.scenario import Scenario, of_group
+from ...profile.synchronization import Synchronization
+from ...profile.throughputs import on_profiled_links
+from ...simulator.links import LinkRate, LinkRates
+from ...simulator.result import SimulatedRun
+from ...simulator.runs import trace_runs
+from ...transport.sharing import NETWORK, Transport
+from ..closed_network.calibration import contradicted, fit_network, untraced_throughput
+from ..closed_network.demands import Servers
+from ..closed_network.fit import fit_steps, servers_of, step_note, tensor_bytes_of
+from ..closed_network.model import TrainingModel
+from ..errors import correlation_per_doubling, own_error, profiled_error
+from ..model import Breakdown, Model, Outcome
+from .errors import (
     MIN_NOISE,
     sampled_share,
     sampling_error,
@@ -42,10 +43,9 @@ from .simulation_errors import (
     untraced_share,
     window_spread,
 )
-from .step_fit import fit_steps, servers_of, step_note, tensor_bytes_of
 
 #: Where one worker does not fill its link: probability that its cause is another than the simulated one (assumed).
-UNFILLED_SHARE = constants(__package__)["simulation"]["unfilled_share"]
+UNFILLED_SHARE = constants(__package__)["model"]["unfilled_share"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,24 +12,24 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from ..base.errors import ModelError
-from ..base.estimates import Origin, Parameter
-from ..base.files import constants
-from ..base.results import counted
-from ..curves.prediction import Prediction
-from ..profile.bandwidth import transfer_time
-from ..profile.job import Job
-from ..profile.measurements import Measurement
-from ..profile.scenario import Scenario
-from ..queueing.network import Network
-from ..queueing.solve import solve
-from ..queueing.stations import JobClass, Station
-from ..transport.sharing import BBR_SHARE
+from ...base.errors import ModelError
+from ...base.estimates import Origin, Parameter
+from ...base.files import constants
+from ...base.results import counted
+from ...curves.prediction import Prediction
+from ...profile.bandwidth import transfer_time
+from ...profile.job import Job
+from ...profile.measurements import Measurement
+from ...profile.scenario import Scenario
+from ...queueing.network import Network
+from ...queueing.solve import solve
+from ...queueing.stations import JobClass, Station
+from ...transport.sharing import BBR_SHARE
+from ..errors import correlation_per_doubling, model_error, own_error, profiled_error, worst_error
+from ..model import Breakdown, Model, Outcome
 from .demands import Demands, Servers
-from .errors import correlation_per_doubling, model_error, own_error, profiled_error, worst_error
-from .outcome import Breakdown, Model, Outcome
+from .fit import Fitted, Recorded, step_parameters
 from .rules import Barrier, Pace, Rule, rule_for
-from .step_fit import Fitted, Recorded, step_parameters
 
 #: The note where the congestion control is unknown.
 UNSPECIFIED = (
@@ -39,7 +39,7 @@ UNSPECIFIED = (
 _NUMBERS = constants(__package__)
 #: Relative standard error of one measurement: of a minute's run, and of two asynchronous workers.
 THROUGHPUT_ERROR = _NUMBERS["calibration"]["throughput_error"]
-TWO_WORKERS_ERROR = _NUMBERS["closed_network"]["two_workers_error"]
+TWO_WORKERS_ERROR = _NUMBERS["model"]["two_workers_error"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -269,7 +269,7 @@ class TrainingModel(Model):
         return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """By the rule of such a cluster (`queuemodel.models.rules`).
+        """By the rule of such a cluster (`queuemodel.models.closed_network.rules`).
 
         Mean-value analysis, exact for one server whose stations share their time, also with unequal workers;
         approximate where computation overlaps transfers, so that workers settle in phases, for several servers, and for

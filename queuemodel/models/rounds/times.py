@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base.checks import FASTEST_LINK
-from ..base.files import constants
-from ..profile.records import Round
-from ..transport.collectives import NCCL, Algorithm, Link, Ring
-from ..transport.sharing import ring_lateness
+from ...base.checks import FASTEST_LINK
+from ...base.files import constants
+from ...profile.records import Round
+from ...transport.collectives import NCCL, Algorithm, Link, Ring
+from ...transport.sharing import ring_lateness
 
 
 def round_time(
@@ -75,7 +75,7 @@ def sampler(rounds: np.ndarray) -> Callable[[np.random.Generator, int], np.ndarr
 
 
 #: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["rounds"]
+_NUMBERS = constants(__package__)["times"]
 LATENCY = _NUMBERS["latency"]
 LATENCY_FACTOR = _NUMBERS["latency_factor"]
 

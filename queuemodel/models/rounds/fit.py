@@ -9,15 +9,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec.structs import replace as replace_fields
 
-from ..base.errors import FitError
-from ..base.files import constants
-from ..profile.job import Job
-from ..profile.profile import Profile
-from ..profile.records import Operation, Round
-from ..simulator.links import estimate_links
-from ..transport.sharing import CONTROLS
+from ...base.errors import FitError
+from ...base.files import constants
+from ...profile.job import Job
+from ...profile.profile import Profile
+from ...profile.records import Operation, Round
+from ...simulator.links import estimate_links
+from ...transport.sharing import CONTROLS
 from .loading import loading_times
-from .rounds import (
+from .schemes import Buckets
+from .times import (
     GLOO,
     LATENCY,
     LATENCY_FACTOR,
@@ -31,7 +32,6 @@ from .rounds import (
     round_time,
     slowest_of,
 )
-from .schemes import Buckets
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class FittedRounds:
 
 
 #: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["round_fit"]
+_NUMBERS = constants(__package__)["fit"]
 LEAST = _NUMBERS["least"]
 SURE = _NUMBERS["sure"]
 

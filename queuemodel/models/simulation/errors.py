@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..base.files import constants
-from ..profile.profile import Profile
-from ..profile.synchronization import Synchronization
-from ..simulator.result import SimulatedRun
-from ..transport.sharing import Transport
-from .errors import model_error, profiled_error, waiting_error
+from ...base.files import constants
+from ...profile.profile import Profile
+from ...profile.synchronization import Synchronization
+from ...simulator.result import SimulatedRun
+from ...transport.sharing import Transport
+from ..errors import model_error, profiled_error, waiting_error
 
 #: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["simulation_errors"]
+_NUMBERS = constants(__package__)["errors"]
 MIN_NOISE, WINDOW, WINDOW_STEPS = _NUMBERS["least_noise"], _NUMBERS["window"], _NUMBERS["window_steps"]
 
 

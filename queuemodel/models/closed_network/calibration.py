@@ -11,19 +11,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..base.errors import DataError
-from ..base.estimates import Parameter
-from ..base.files import constants
-from ..base.results import counted
-from ..profile.bandwidth import best_rates
-from ..profile.measurements import Measurement
-from ..profile.profile import Profile
-from ..profile.scenario import Scenario
-from ..profile.throughputs import on_profiled_links
-from .closed_network import TrainingModel
+from ...base.errors import DataError
+from ...base.estimates import Parameter
+from ...base.files import constants
+from ...base.results import counted
+from ...profile.bandwidth import best_rates
+from ...profile.measurements import Measurement
+from ...profile.profile import Profile
+from ...profile.scenario import Scenario
+from ...profile.throughputs import on_profiled_links
 from .demands import Demands, Form
+from .fit import Fitted, fit_steps
+from .model import TrainingModel
 from .rules import NOTHING
-from .step_fit import Fitted, fit_steps
 
 #: How many times the upper bound, or what its interval has, a throughput may be: tracing makes steps longer.
 IMPOSSIBLE, UNLIKELY = 2.0, 1.5

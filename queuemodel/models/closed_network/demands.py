@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..base.errors import ModelError
-from ..profile.scenario import Scenario
+from ...base.errors import ModelError
+from ...profile.scenario import Scenario
 
 Form = Literal["links", "single"]
 

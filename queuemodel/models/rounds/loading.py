@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..profile.records import Round
+from ...profile.records import Round
 
 #: Batches that are loaded ahead, as by PyTorch's DataLoader for each of its processes unless specified otherwise.
 AHEAD = 2

@@ -1,0 +1,12 @@
+"""Rounds of data-parallel training: what was recorded (`fit`), of a `group` of ranks, sent by `schemes`, in `times`."""
+
+from .fit import FittedRounds, fit_rounds
+from .model import AllReduceModel
+from .schemes import SCHEMES, Buckets, Fusion, Slices
+from .times import round_time
+from .view import SimulatedRounds, plot_round, simulate_rounds
+
+__all__ = [
+    "SCHEMES", "AllReduceModel", "Buckets", "FittedRounds", "Fusion", "SimulatedRounds", "Slices", "fit_rounds",
+    "plot_round", "round_time", "simulate_rounds",
+]  # fmt: skip
