@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ..base.errors import DataError
 from ..profile.profile import Step
-from ..profile.records import KINDS
+from ..profile.records import STEP_KINDS
 from .graph import StepGraph, contract
 from .recordings import RECEIVED, TracedOperation, TracedStep, Transfer, constant, intersection, length, union
 
@@ -75,7 +75,7 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
 
 
 def _step(graph: StepGraph, step_time: float) -> Step:
-    phases = {kind: graph.of_kind(kind) for kind in KINDS}
+    phases = {kind: graph.of_kind(kind) for kind in STEP_KINDS}
     busy = {  # control messages carry nothing
         kind: union((one.start, one.end) for one in own if not isinstance(one, Transfer) or one.bytes)
         for kind, own in phases.items()

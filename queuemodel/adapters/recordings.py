@@ -128,8 +128,7 @@ class StepClock:
     def __init__(self, start: float, end: float, waits: list[Interval], unit: float) -> None:
         self.start, self.end, self.unit = start, end, unit
         self.waits = waits if length(waits) >= LEAST_WAIT * (end - start) else []
-        times = {"round_time": end - start, "waited": length(self.waits)}
-        self.times = {name: round(time * unit, 7) for name, time in times.items()}
+        self.round_time, self.waited = (round(time * unit, 7) for time in (end - start, length(self.waits)))
 
     def since(self, moment: float) -> float:
         """Seconds from the start until then, or until the end."""

@@ -16,7 +16,7 @@ from ..base.results import Result, counted
 from ..queueing.json_format import require_format
 from .job import SHORTEST_STEP, Cluster, Job, Source, require_counts, specified_network
 from .measurements import Measurement
-from .records import LONGEST_STEP, MOST_BYTES, GradientNorms, NoiseScale, Operation, Round, noise_scale
+from .records import LONGEST_STEP, MOST_BYTES, STEP_KINDS, GradientNorms, NoiseScale, Operation, Round, noise_scale
 
 FORMAT, FORMAT_VERSION = "queuemodel-profile", 1
 #: An operation may end after the next step has begun, but not this many steps later.
@@ -68,6 +68,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise DataError(f"step_time must be at least {SHORTEST_STEP:g} seconds, got {self.step_time!r}")
         for number, operation in enumerate(self.operations):
             where = f"operation {number} ({operation.name!r})"
+            if operation.kind not in STEP_KINDS:
+                raise DataError(f"{where}: a step on parameter servers has no {operation.kind}; rounds have")
             if operation.end > MOST_STEPS_LONG * self.step_time:
                 raise DataError(
                     f"{where}: end must be within {MOST_STEPS_LONG} times step_time ({self.step_time!r} s), "

@@ -13,8 +13,11 @@ import numpy.typing as npt
 from ..base.checks import MOST_EXAMPLES, require_choice, require_count, require_number, require_share
 from ..base.errors import DataError, ModelError
 
-Kind = Literal["fetch", "compute", "push", "update"]
+Collective = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast"]
+Kind = Literal["fetch", "compute", "push", "update", Collective]
 KINDS = get_args(Kind)
+#: Of steps on parameter servers.
+STEP_KINDS: tuple[Kind, ...] = ("fetch", "compute", "push", "update")
 #: A step longer than this (an hour) is taken for microseconds.
 LONGEST_STEP = 3600.0
 #: More bytes than this are taken for a mistake; all below are exact as floating point numbers.
@@ -27,18 +30,22 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     Attributes
     ----------
-    kind : {"fetch", "compute", "push", "update"}
-        A parameter transfer, a computation on the worker, a gradient transfer, or an update on the server.
+    kind : {"fetch", "compute", "push", "update"}, or that of a collective
+        A parameter transfer, a computation on the worker, a gradient transfer, or an update on the server; or what
+        ranks do together: ``"all-reduce"``, ``"reduce-scatter"``, ``"all-gather"``, ``"all-to-all"``, ``"broadcast"``.
     name : str
         Of the tensor or of the operation, unique within its step and kind.
     start, end : float
-        As recorded. A transfer's interval starts with its request, so it contains waiting for other transfers.
+        As recorded. A transfer's interval starts with its request, so it contains waiting for other transfers, and a
+        collective's when this rank comes to it, so it contains waiting for other ranks.
     bytes : int
-        Payload of a transfer, 0 otherwise.
+        Payload of a transfer; of a collective the whole data, gathered or before it is scattered; 0 otherwise.
     server : int
         Index of the parameter server that a transfer or update belongs to.
     after : list of int
         Indices, in the step's list, of the operations that must end before this one can start.
+    group : str
+        Process group of a collective.
     """
 
     kind: Kind
@@ -48,6 +55,7 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     bytes: int = 0
     server: int = 0
     after: list[int] = []
+    group: str = ""
 
     def __post_init__(self) -> None:
         where = f"operation {self.name!r}"
@@ -87,7 +95,7 @@ class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise DataError(f"bucket: end must not be before it was ready and began, got {self.end!r} s")
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One round as one rank saw it."""
 
     rank: int = 0  # rank, ranks: This one of so many; ``ranks`` 1 for a round without communication
@@ -99,6 +107,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     computed: float  # Seconds from its start to the end of the backward pass
     gradients: list[Gradient] = []  # In the order in which they were ready
     buckets: list[Bucket] = []  # In the order in which they were handed over
+    #: Of sharded training, in place of gradients and buckets: computations and collectives, as they were handed over.
+    #: Those of one process group follow each other, and so do computations
+    operations: list[Operation] = []
+    groups: dict[str, int] = {}  # Ranks of each process group
 
     def __post_init__(self) -> None:
         require_count(self.ranks, "round: ranks", most=MOST_RANKS, error=DataError)
@@ -113,6 +125,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             require_number(seconds, f"{where}: times", **limits)
             if seconds > latest:
                 raise DataError(f"{where}: times must be within round_time, {self.round_time!r} s, got {seconds!r} s")
+        for index, one in enumerate(self.operations):
+            if one.kind != "compute" and (one.kind in STEP_KINDS or one.group not in self.groups):
+                raise DataError(f"{where}: operation {one.name!r}: expected a computation or a collective of a group")
+            if any(type(earlier) is not int or not 0 <= earlier < index for earlier in one.after):
+                raise DataError(f"{where}: operation {one.name!r}: after must name operations before it in the list")
         if any(one.ready > other.ready for one, other in itertools.pairwise(self.buckets)):
             raise DataError(f"{where}: buckets must be in the order in which they were ready")
 

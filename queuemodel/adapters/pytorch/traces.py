@@ -281,7 +281,8 @@ class _Step:
             computed=computed,
             gradients=sorted(sized, key=lambda one: one.ready),
             buckets=buckets,
-            **self.clock.times,
+            round_time=self.clock.round_time,
+            waited=self.clock.waited,
         )
 
     def _gradients(self) -> list[TraceEvent]:

@@ -114,7 +114,8 @@ class RankStep(NamedTuple):
             computed=since(self.computed),
             gradients=[Gradient(size, since(made)) for size, made in self.gradients],
             buckets=packs if ranks > 1 else [],
-            **self.clock.times,
+            round_time=self.clock.round_time,
+            waited=self.clock.waited,
         )
 
 

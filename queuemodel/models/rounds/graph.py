@@ -1,0 +1,51 @@
+"""A round as a graph on streams: computations, and collectives in which the ranks of a group meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of every rank.
+
+    Attributes
+    ----------
+    stream : str
+        "compute", or the communicator of a collective: tasks of one stream run in order.
+    after : tuple of int
+        Tasks, by their index, that must end before.
+    kind : str
+        Of a collective, whose ranks begin together; "" of a computation.
+    bytes : float
+        Of a collective: the whole data, gathered or before it is scattered.
+    group : str
+        Process group of a collective.
+    """
+
+    stream: str
+    after: tuple[int, ...] = ()
+    kind: str = ""
+    bytes: float = 0.0
+    group: str = ""
+
+
+def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """When each task ends on each rank, a max-plus recursion over the graph; exact.
+
+    ``seconds`` occupy the stream of each task, ``latency`` passes before what waits for it may begin. Both are arrays
+    that broadcast to (samples, ranks), one for each task.
+    """
+    ends: list[np.ndarray] = []
+    free: dict[str, np.ndarray] = {}
+    for task, duration, late in zip(tasks, seconds, latency, strict=True):
+        start = reduce(np.maximum, [ends[i] for i in task.after], free.get(task.stream, np.zeros(1)))
+        if task.kind:  # its ranks meet
+            start = np.max(start, axis=-1, keepdims=True)
+        free[task.stream] = start + duration
+        ends.append(free[task.stream] + late)
+    return ends
