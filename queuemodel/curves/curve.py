@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -16,6 +15,7 @@ from ..base.errors import ModelError
 from ..base.results import Result, counted, finite, percent, rows_of
 from ..report import report_page
 from .figures import plot_throughput
+from .measuring import next_measurement
 from .page import curve_data
 
 if TYPE_CHECKING:
@@ -296,70 +296,6 @@ def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     if any(a >= b for a, b in itertools.pairwise(counts)):
         raise ModelError(f"workers must increase, got {workers!r}")
     return np.array(counts, dtype=int)
-
-
-#: The phases of two workers drift too slowly for a minute's window: repeated, it differs by 8 %.
-FEWEST = 3
-
-
-@dataclass(frozen=True, repr=False)
-class NextMeasurement(Result):
-    """Which number of workers to measure next, and why."""
-
-    workers: int | None  #: None where no cheap run is more informative than what was measured.
-    reason: str
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        return [{"workers": self.workers, "reason": self.reason}]
-
-    def caption(self) -> str:
-        what = "nothing" if self.workers is None else f"{self.workers} workers for a minute"
-        return f"measure next: {what} ({self.reason})"
-
-    def shown_rows(self) -> list[dict[str, Any]]:
-        return []  # nothing beside the caption
-
-
-def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
-    """
-    Choose the number of workers to measure next for a minute, on the profiled machines.
-
-    Networks and contention differ most at about twice the saturation point; runs of more than half of the
-    curve's largest number are not cheap. On 46 of 48 recorded series a preposterior
-    analysis of all cheap runs chose this one.
-
-    Parameters
-    ----------
-    curve : ThroughputCurve
-        Of asynchronous workers on parameter servers.
-
-    Raises
-    ------
-    ModelError
-        For another way of training: of data-parallel rounds see the curve's note on more ranks.
-
-    Examples
-    --------
-    >>> import queuemodel as qm
-    >>> points = [qm.Measurement(workers=1, steps_per_second=2.0), qm.Measurement(workers=2, steps_per_second=3.9)]
-    >>> print(qm.next_measurement(qm.fit(points).throughput(range(1, 17))).caption())
-    measure next: 8 workers for a minute (half of the largest requested number)
-    """
-    if not of_asynchronous_workers(curve):
-        raise ModelError("next_measurement: curve must be of asynchronous workers on parameter servers")
-    few, many = math.ceil(curve.workers[-1] / 2), 2 * curve.saturation_workers
-    if curve.profiled_workers == 0:
-        return NextMeasurement(None, "not measured on such machines")
-    workers, reason = (few, "half of the largest requested number")
-    if many < few:
-        workers, reason = math.ceil(many), "about twice the saturation point"
-    if workers < FEWEST:
-        workers, reason = FEWEST, "fewer workers hardly share the servers"
-    if workers > curve.workers[-1]:
-        return NextMeasurement(None, f"{curve.workers[-1]} workers are cheap to measure")
-    if curve.profiled_workers >= workers:
-        return NextMeasurement(None, f"{curve.profiled_workers} workers were measured")
-    return NextMeasurement(workers, reason)
 
 
 def of_asynchronous_workers(curve: ThroughputCurve) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,7 +116,13 @@ class ScalingModel(Model):
         return Outcome(
             workers=workers,
             throughput=np.exp(self.point(draws)),
-            prediction=Prediction.drawn(workers, draws, error=self.error(sizes, np.random.default_rng(seed))),
+            prediction=Prediction.drawn(
+                workers,
+                draws,
+                error=self.error(sizes, np.random.default_rng(seed)),
+                correlation=math.sqrt(0.5),  # errors drift with the doublings: half of the variance of twice as many
+            ),
+            noise=NUMBERS["noise"],
             breakdown=(lambda X: self._stations(sizes, X)) if free else lambda X: Breakdown(),
             method=f"{self.strategy}{on_nodes} (fitted table)",
             note=self.note,
