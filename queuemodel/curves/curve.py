@@ -131,13 +131,19 @@ class ThroughputCurve(Result):
         return self.synchronous or len(self.steps_per_round) > 0
 
     @property
+    def base(self) -> str:
+        """The base of speedup and efficiency in words, where it is not one worker."""
+        what = "GPU" if self.workers_per_node > 1 else "worker"
+        return "" if self.base_workers == 1 else counted(self.base_workers, what)
+
+    @property
     def speedup(self) -> np.ndarray:
-        """X(N) / X(1), or of another base b: X(N) b / X(b)."""
-        return self.steps_per_second / self.single
+        """X(N) / X(b) over the base b."""
+        return self.steps_per_second / (self.single * self.base_workers)
 
     @property
     def efficiency(self) -> np.ndarray:
-        """X(N) / (N X(1)), or X(N) b / (N X(b)): the share of the workers' time that is not lost to waiting."""
+        """X(N) b / (N X(b)), 1 at the base b: of one worker, the share of the workers' time not lost to waiting."""
         return self.efficiency_of(self.steps_per_second)
 
     def efficiency_of(self, steps_per_second: np.ndarray) -> np.ndarray:
@@ -148,8 +154,11 @@ class ThroughputCurve(Result):
 
     @property
     def marginal_speedup(self) -> np.ndarray:
-        """Speedup that each worker adds over the next smaller number in `workers` (over none, for the first)."""
-        return np.diff(self.speedup, prepend=0.0) / np.diff(self.workers, prepend=0)
+        """Throughput that each worker adds to the next smaller number of `workers` (to none, for the first).
+
+        In that of one worker, or of each worker of the base.
+        """
+        return np.diff(self.steps_per_second / self.single, prepend=0.0) / np.diff(self.workers, prepend=0)
 
     def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
         """Seconds per epoch of ``dataset_size`` examples (by default the profile's)."""
@@ -200,6 +209,7 @@ class ThroughputCurve(Result):
             "examples_per_second": self.examples_per_second.tolist(),
             "speedup": self.speedup.tolist(),
             "efficiency": self.efficiency.tolist(),
+            **({"base_workers": self.base_workers} if self.base else {}),
             "utilization": {name: self.utilization[:, k].tolist() for k, name in enumerate(self.stations)},
             "residence_time": {name: self.residence_time[:, k].tolist() for k, name in enumerate(self.stations)},
             "bottleneck": self.bottleneck or None,
@@ -257,10 +267,13 @@ class ThroughputCurve(Result):
         )
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """`to_rows`, with the bottleneck's utilization only: what fits a page."""
+        """`to_rows`, with the bottleneck's utilization only and the base of speedup: what fits a page."""
         others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
-        rows = [{name: value for name, value in row.items() if name not in others} for row in self.to_rows()]
-        return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
+        headers = {"speedup": f"speedup over {self.base}"} if self.base else {}
+        return [
+            {headers.get(name, name.replace("per_second", "/s")): x for name, x in row.items() if name not in others}
+            for row in self.to_rows()
+        ]
 
     def caption(self) -> str:
         """How it was predicted, its uncertainty, and what to measure next."""

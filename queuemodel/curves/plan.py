@@ -139,7 +139,7 @@ def plan(
     budget : float
         Largest cost of the training, in the price's currency.
     min_efficiency : float
-        X(N) / (N X(1)), 0 to 1.
+        X(N) b / (N X(b)) over the curve's base b, 0 to 1.
     min_marginal_speedup : float
         Speedup per added worker, 0 to 1.
     throughput : float
@@ -196,7 +196,8 @@ def plan(
     if throughput is not None:
         least.append((f"at least {throughput:.4g} examples/s", lambda x: _first(x * curve.batch_size >= throughput)))
     if min_efficiency is not None:
-        most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
+        name = f"efficiency >= {min_efficiency:g}" + (f" over {curve.base}" if curve.base else "")
+        most.append((name, lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
     if min_marginal_speedup is not None:
         name = f"marginal speedup >= {min_marginal_speedup:g}"  # of each worker up to there
         most.append((name, lambda x: _last(np.logical_and.accumulate(marginal(x) >= min_marginal_speedup))))

@@ -134,7 +134,7 @@ function showAnswers({ curve, at, now, slow, fast }, before) {
     ["time", "time to train", hours(now.time), ends("time", hours), than("time", (a, b) => difference(a, b, hours))],
     ["cost", "cost", now.cost === null ? "-" : three(now.cost), ends("cost", three), than("cost", difference)],
     ["efficiency", "efficiency", percent(three(now.steps / (curve.workers[at] * curve.single))),
-      `speedup ${three(now.steps / curve.single)}`, ""],
+      `speedup${overBase(curve)} ${three(now.steps / curve.single / curve.base_workers)}`, ""],
     ["place", "waits longest for", spent ? spent[0] : "-", spent ? `${Math.round(100 * spent[1])} % of a step` : "",
       knee === null ? "" : `N* ${three(knee)}`],
   ];

@@ -47,7 +47,7 @@ function showThroughput(curve, before, scenario, name) {
     lower: curve.lower[i],
     upper: curve.upper[i],
     "examples/s": X[i] * curve.batch_size,
-    speedup: X[i] / curve.single,
+    [`speedup${overBase(curve)}`]: X[i] / curve.single / curve.base_workers,
     efficiency: percent(X[i] / (n * curve.single)),
     ...(x.length ? { measured: measured[n] ?? null } : {}),
   }));

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel.curves import plot_efficiency
 
 
 def table(text, **asked):
@@ -41,9 +42,19 @@ def test_two_rows_on_one_node_are_trusted():
 def test_efficiency_relates_to_the_smallest_measured_group():
     curve = table("8 50\n16 82", strategy="all-reduce", ranks_per_node=8, workers=[8, 16, 32])
     assert curve.efficiency[:2] == pytest.approx([1.0, 0.82], rel=0.02)
-    assert "relate to 8 workers, the smallest measured group" in curve.note
+    assert curve.speedup[:2] == pytest.approx([1.0, 1.64], rel=0.02)
+    assert curve.marginal_speedup[:2] == pytest.approx([1.0, 0.64], rel=0.05)  # in workers of the base
+    assert "relate to 1 node (8 GPUs), the smallest measured group" in curve.note
+    assert "speedup over 8 GPUs" in curve.shown_rows()[0]
+    assert curve.to_dict()["base_workers"] == 8
+    assert plot_efficiency(curve).get_ylabel() == "efficiency over 8 GPUs (%)"
     (choice,) = qm.plan(curve, min_efficiency=0.6).choices
     assert choice.workers_low < choice.workers_high
+    assert choice.goal == "efficiency >= 0.6 over 8 GPUs"
+    one = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2])  # control: a base of one worker is not named
+    assert one.base == ""
+    assert "speedup" in one.shown_rows()[0]
+    assert "base_workers" not in one.to_dict()
 
 
 def test_few_rows_that_grow_fast_are_no_outliers():
