@@ -79,6 +79,14 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Workers on the node that has most of them."""
         return self.gpus_per_node or -(-self.workers // (self.nodes or self.workers))
 
+    @property
+    def group(self) -> str:
+        """Its workers, and their nodes where they are known, in words."""
+        if self.nodes is None:
+            return counted(self.workers, "worker")
+        uneven = f", {self.fullest_node} on one" if self.fullest_node > -(-self.workers // self.nodes) else ""
+        return f"{counted(self.nodes, 'node')} ({counted(self.workers, 'GPU')}{uneven})"
+
     def relative_error(self, usual: float) -> float:
         """Standard error relative to the rate; ``usual`` where it is not known."""
         return usual if self.standard_error is None else self.standard_error / self.steps_per_second

@@ -1,5 +1,6 @@
 """Predictions from tables of measurements through the public API: inputs that people have, with the right answers."""
 
+import re
 import warnings
 
 import numpy as np
@@ -62,7 +63,22 @@ def test_few_rows_that_grow_fast_are_no_outliers():
     curve = qm.predict(rows, workers=[2, 4, 6, 8])
     assert "outlier" not in curve.note
     assert "faster than in most published jobs" in curve.note
+    off = 100 * (1.0 / curve.at(6) - 1)
+    assert f"6 workers: {off:+.0f} % off the fit" in curve.note or abs(off) < 6
     assert curve.steps_per_second[:3] == pytest.approx([2.0, 1.33, 1.0], rel=0.12)
+
+
+def test_rows_that_the_fit_misses_are_named_with_nodes_and_batch():
+    rows = [(1, 8, 1.0), (2, 16, 1.05), (4, 32, 1.6), (8, 64, 1.15), (16, 128, 1.2)]
+    note = table("\n".join(f"{k} {n} {t}" for k, n, t in rows), workers=[8]).note
+    assert re.search(r"4 nodes \(32 GPUs\), batch 32: -3\d % off the fit, an outlier", note)
+    points = [
+        qm.Measurement(workers=n, steps_per_second=n / t, standard_error=0.3 * n / t if t == 1.6 else None)
+        for _, n, t in rows
+    ]
+    assert "off the fit" not in qm.fit(points, strategy="all-reduce").note  # control: within its noise
+    uneven = qm.Measurement(workers=5, nodes=2, gpus_per_node=4, steps_per_second=1.0)
+    assert uneven.group == "2 nodes (5 GPUs, 4 on one)"
 
 
 @pytest.mark.parametrize("rows", ["1 8 0.5\n2 16 0.55\n4 32 0.6", "2 16 0.55\n4 32 0.6", "1 8 0.5"], ids=len)
