@@ -15,7 +15,7 @@ import numpy as np
 from ...base.errors import FitError, ModelError
 from ...base.estimates import Parameter, standard_errors
 from ...base.results import counted
-from ...curves.prediction import Prediction, effective_draws
+from ...curves.prediction import Prediction
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ..closed_network.demands import Servers, uneven_shards
@@ -38,12 +38,15 @@ class ScalingModel(Model):
         The measurements, and the prior.
     coordinates, levels : ndarray, shapes (B, d), (B, batch sizes)
         Equally likely draws: the prior's coordinates, and log step times of the smallest group by its batch sizes.
+    effective_draws : float
+        How many independent draws these are worth, by the lineages of their sampling.
     """
 
     strategy: Strategy
     table: ScalingData
     coordinates: np.ndarray
     levels: np.ndarray
+    effective_draws: float
     known_job: Job | None = None
     assumption: str = ""
     changes = ("batch_size", "gpus_per_node", "parameter_servers", "shards")
@@ -170,13 +173,6 @@ class ScalingModel(Model):
         """The smallest measured group: what speedup and efficiency relate to."""
         return self.table.groups[0][0]
 
-    @property
-    def effective_draws(self) -> float:
-        """Effective sample size of the draws: those that resampling left equal count as one."""
-        some = self.coordinates[:, self.table.depends(self.coordinates)]
-        copies = np.unique(some, axis=0, return_counts=True)[1] if some.size else np.ones(len(some))
-        return effective_draws(copies)
-
     def draws(self, sizes: Sizes) -> np.ndarray:
         """Log steps per second of all workers, shape (n, B)."""
         level = self.levels @ self.table.weights(sizes).T
@@ -266,6 +262,8 @@ class ScalingModel(Model):
             found.append("rounds grow faster than in most published jobs")
         if self.base.workers > 1:
             found.append(f"speedup and efficiency relate to {self.base.group}, the smallest measured group")
+        if self.effective_draws < NUMBERS["effective"]:
+            found.append(f"few draws fit ({self.effective_draws:.0f} lineages), so that intervals are rough")
         known = self.table.batches[0]
         if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
             found.append(f"no batch of {self.scenario.batch_size} was measured, only {known[0]:g} to {known[-1]:g}")
