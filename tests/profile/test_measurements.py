@@ -81,6 +81,7 @@ RATES = [
     ("gpus,tgs,bs,seq_len\n8,1024,2,1024", [m(8, 4, batch_size=2048, unit="tokens")]),
     ("gpus,tokens_per_second\n8,1024", [m(8, 1024, batch_size=1, unit="tokens")]),
     ("gpus,epoch_time,dataset_size,bs\n4,1min,6000,10", [m(4, 10, batch_size=10)]),
+    ("gpus,epoch_time,dataset_size,bs\n4,600,6000,10", [m(4, 1, batch_size=10)]),  # an epoch may well take 600 s
     ("gpus,step_time,standard_error\n4,0.25,0.01", [m(4, 16, standard_error=0.64)]),
     ("gpus,step_time_ms,standard_error\n4,250,10", [m(4, 16, standard_error=0.64)]),
     ("gpus,step_time,standard error (ms)\n4,0.25,10", [m(4, 16, standard_error=0.64)]),
@@ -109,6 +110,10 @@ REFUSED = [
     ("gpus,step_time\n1,0.25\n2,", "table: line 3: give one of step_time, "),
     ("gpus,step_time\n1,250\n2,300", "table: line 2: step_time: is a step of 250 in seconds or milliseconds? "
      "write step_time_ms, or 250s in the cell if it is seconds"),
+    ("gpus,iter_time\n1,250\n2,300", "table: line 2: iter_time: is a step of 250 in seconds or milliseconds?"),
+    ("gpus,time per step,stderr\n1,250,9", "table: line 2: time per step: is a step of 250 in seconds"),
+    ("gpus,epoch_time,dataset_size,bs\n4,3600000,60000,32\n8,2e6,60000,32", "table: line 2: epoch_time: is an epoch, "
+     "with steps of 7680 s, of 3600000 in seconds or milliseconds? write epoch_time_ms, or 3600000s in the cell"),
     ("gpus,step_time\n1,fast", "table: line 2: step_time: duration must be a number > 0 with its unit"),
     ("gpus,step_time\n1,-3", "table: line 2: step_time must be finite and > 0, got -3.0"),
     ("gpus,step_time\n1.5,3", "table: line 2: gpus must be a whole number of at least 1, got '1.5'"),
