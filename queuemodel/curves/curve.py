@@ -43,7 +43,9 @@ class ThroughputCurve(Result):
     base_workers : int
         The base of speedup and efficiency: one worker, or the smallest measured group of a table.
     batch_size : int
-        Examples per step.
+        Work per step, in ``unit``.
+    unit : str
+        Of the work: ``"examples"``, ``"tokens"``, ...; "" where no batch size is known, so that it is steps.
     parameter_servers : int
     workers_per_node : int
         Workers that share a machine.
@@ -85,6 +87,7 @@ class ThroughputCurve(Result):
     single: float
     base_workers: int = 1
     batch_size: int = 1
+    unit: str = "examples"
     parameter_servers: int = 1
     workers_per_node: int = 1
     dataset_size: int | None = None
@@ -115,7 +118,7 @@ class ThroughputCurve(Result):
 
     @property
     def examples_per_second(self) -> np.ndarray:
-        """Steps per second times the mini-batch size."""
+        """Steps per second times the mini-batch size, in ``unit``."""
         return self.steps_per_second * self.batch_size
 
     @property
@@ -217,6 +220,7 @@ class ThroughputCurve(Result):
             "parameter_servers": self.parameter_servers,
             "nodes": self.nodes.tolist(),
             "batch_size": self.batch_size,
+            **({"unit": self.unit} if self.unit not in ("", "examples") else {}),
             "profiled_workers": self.profiled_workers,
             "note": "; ".join(filter(None, [self.assumption, self.note])),
         }
@@ -267,9 +271,11 @@ class ThroughputCurve(Result):
         )
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """`to_rows`, with the bottleneck's utilization only and the base of speedup: what fits a page."""
+        """`to_rows`, with the bottleneck's utilization only, the base of speedup and the work's unit: what fits."""
         others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
+        others |= set() if self.unit else {"examples_per_second"}
         headers = {"speedup": f"speedup over {self.base}"} if self.base else {}
+        headers["examples_per_second"] = f"{self.unit}_/s"
         return [
             {headers.get(name, name.replace("per_second", "/s")): x for name, x in row.items() if name not in others}
             for row in self.to_rows()
@@ -295,7 +301,8 @@ class ThroughputCurve(Result):
         most = self.profiled_workers
         profiled = f"profiled up to {counted(most, 'worker')}" if most else "not measured on such machines"
         servers = f" with {counted(self.parameter_servers, 'parameter server')}" if self.parameter_servers else ""
-        how = f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
+        unit = f" in {self.unit}/s" if self.unit not in ("", "examples") else ""
+        how = f"throughput{unit}{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
         parts = (how, f"intervals of {percent(self.confidence)}", profiled, self.note)
         return "; ".join(filter(None, parts))
 

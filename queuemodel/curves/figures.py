@@ -83,11 +83,11 @@ def plot_throughput(
     most = max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0)
     ax.set(ylabel="throughput (steps/s)", ylim=(0, 1.1 * most))
     _finish(ax, curve)
-    if curve.batch_size > 1:
+    if curve.unit and curve.batch_size > 1:
         right = ax.secondary_yaxis(
             "right", functions=(lambda x: np.multiply(x, curve.batch_size), lambda x: np.divide(x, curve.batch_size))
         )
-        right.set_ylabel("throughput (examples/s)")
+        right.set_ylabel(f"throughput ({curve.unit}/s)")
     return ax
 
 

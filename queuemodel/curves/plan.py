@@ -143,7 +143,7 @@ def plan(
     min_marginal_speedup : float
         Speedup per added worker, 0 to 1.
     throughput : float
-        Examples per second.
+        Examples per second, or what the curve counts.
 
     Raises
     ------
@@ -190,11 +190,12 @@ def plan(
         least.append(("cheapest", lambda x: _least(cost(x))))
     if deadline is not None and price_per_node_hour is not None:
         least.append((f"cheapest {within}", lambda x: _least(np.where(time(x) <= deadline, cost(x), math.inf))))
+    unit = f"{curve.unit or 'steps'}/s"
     if budget is not None:
         rule = lambda x: _least(np.where(cost(x) <= budget, time(x), math.inf))  # noqa: E731
         most.append((f"fastest within a budget of {budget:.6g}", rule))
     if throughput is not None:
-        least.append((f"at least {throughput:.4g} examples/s", lambda x: _first(x * curve.batch_size >= throughput)))
+        least.append((f"at least {throughput:.4g} {unit}", lambda x: _first(x * curve.batch_size >= throughput)))
     if min_efficiency is not None:
         name = f"efficiency >= {min_efficiency:g}" + (f" over {curve.base}" if curve.base else "")
         most.append((name, lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
@@ -225,8 +226,8 @@ def plan(
         cheap = f"{curve.workers[few]} workers, the cheapest on the curve,"
         remarks.append(f"a budget of {budget:.6g} is not met: {cheap} cost {spent[few]:.3g}")
     if throughput is not None and not (examples_per_second >= throughput).any():
-        reached = f"{examples_per_second[quick]:.4g} examples/s"
-        remarks.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {reached}")
+        reached = f"{examples_per_second[quick]:.4g} {unit}"
+        remarks.append(f"{throughput:.4g} {unit} are not reached: {fastest} process {reached}")
     return Plan(tuple(choices), curve, price_per_node_hour, finite(examples), tuple(remarks))
 
 

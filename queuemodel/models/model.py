@@ -86,6 +86,11 @@ class Model(Result):
             """The job, with the batch size that it has here."""
 
     @property
+    def unit(self) -> str:
+        """Of a batch: examples, tokens, ...; "" where no batch size is known."""
+        return "examples"
+
+    @property
     def note(self) -> str:
         """What this fit cannot know, and what contradicts it."""
         return ""
@@ -247,6 +252,7 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         single=float(X[np.searchsorted(outcome.workers, model.base_workers)]) / model.base_workers,
         base_workers=model.base_workers,
         batch_size=model.job.batch_size,
+        unit=model.unit,
         dataset_size=model.job.dataset_size,
         confidence=confidence,
         stations=parts.stations,

@@ -68,6 +68,30 @@ def test_few_rows_that_grow_fast_are_no_outliers():
     assert curve.steps_per_second[:3] == pytest.approx([2.0, 1.33, 1.0], rel=0.12)
 
 
+def test_work_has_the_unit_of_the_table():
+    tokens = {"nodes": [1, 2], "gpus": [8, 16], "tokens_per_second": [8e4, 15e4], "bs": [4, 4], "seqlen": [512, 512]}
+    curve = qm.predict(qm.read_measurements(tokens), workers=[8, 32])
+    assert curve.unit == curve.to_dict()["unit"] == "tokens"
+    assert curve.examples_per_second[0] == pytest.approx(8e4, rel=0.03)
+    row = curve.shown_rows()[0]
+    assert row["tokens_/s"] == pytest.approx(8e4, rel=0.03)
+    assert "examples_/s" not in row
+    assert "throughput in tokens/s" in curve.caption()
+    assert [ax.get_ylabel() for ax in curve.plot().child_axes] == ["throughput (tokens/s)"]
+    assert qm.plan(curve, throughput=1e5).choices[0].goal == "at least 1e+05 tokens/s"
+    images = qm.predict(qm.read_measurements({"gpus": [1, 2], "img/s": [100, 190], "bs": [32, 32]}), workers=[4])
+    assert "images_/s" in images.shown_rows()[0]
+
+
+def test_no_examples_are_shown_where_no_batch_is_known():
+    curve = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2])
+    assert curve.unit == ""
+    assert not [name for name in curve.shown_rows()[0] if "examples" in name]
+    assert curve.to_rows()[0]["examples_per_second"] == curve.steps_per_second[0]  # rows keep their keys
+    known = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2], batch_size=16)  # control
+    assert known.shown_rows()[0]["examples_/s"] == pytest.approx(16 * known.steps_per_second[0])
+
+
 def test_rows_that_the_fit_misses_are_named_with_nodes_and_batch():
     rows = [(1, 8, 1.0), (2, 16, 1.05), (4, 32, 1.6), (8, 64, 1.15), (16, 128, 1.2)]
     note = table("\n".join(f"{k} {n} {t}" for k, n, t in rows), workers=[8]).note

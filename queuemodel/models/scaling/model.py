@@ -64,6 +64,12 @@ class ScalingModel(Model):
         return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
 
     @property
+    def unit(self) -> str:
+        """See `Model`."""
+        sizes = [m for m in self.table.measured if m.batch_size]
+        return sizes[0].unit if sizes else "examples" if self.job.batch_size > 1 else ""
+
+    @property
     def base_workers(self) -> int:
         """See `Model`: the smallest measured group."""
         return self.base.workers
