@@ -312,10 +312,33 @@ def test_the_summary_of_trainer(tmp_path):
     assert same([read_log(path, gpus=2)], [m(2, 6.29)])
 
 
+LIGHTNING = (
+    "epoch,step,{0}device/batches_per_sec,{0}device/samples_per_sec,{0}time,train_loss,"
+    "validate|device/batches_per_sec\n"
+)
+
+
+@pytest.mark.parametrize("stage", ["train|", ""])
+def test_the_metrics_of_lightning(tmp_path, stage):
+    """Columns as ThroughputMonitor documents them; rows of losses and of validation have no rate of training."""
+    rates = [0.5, *[2.0, 2.02, 1.98] * 6, 2.0]
+    rows = [f"0,{50 * i},{x},{8 * x},{i},,\n0,{50 * i},,,,0.7,9.0\n" for i, x in enumerate(rates)]
+    path = tmp_path / "metrics.csv"
+    path.write_text(LIGHTNING.format(stage) + "".join(rows))
+    found = read_log(path, gpus=16, nodes=2)
+    assert (found.workers, found.nodes, found.batch_size) == (16, 2, None)
+    assert found.steps_per_second == pytest.approx(16 * 2.0)
+    assert 0 < found.standard_error < 0.01 * found.steps_per_second
+    sized = read_log(path, gpus=16, batch_size=32)  # of 8 samples, four times accumulated
+    assert (sized.steps_per_second, sized.unit) == (pytest.approx(16 * 2.0 / 4), "examples")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("nothing\n", "no steps of TorchTitan"),
+        ("epoch,step,train|device/batches_per_sec\n0,1,\n0,2,x\n", "no steps of TorchTitan"),
+        ("epoch,step,train_loss\n0,1,0.3\n", "ThroughputMonitor"),
         ("{'train_samples_per_second': 8.019}\n", "no steps of TorchTitan"),  # of old versions, which counted steps
         (TRAINER.replace("3.145", "0.0"), "its rate is 0, perhaps rounded; give batch_size"),
     ],
