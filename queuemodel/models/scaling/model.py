@@ -24,6 +24,7 @@ from .fit import ScalingData
 from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior
 
+MOST_NAMED = 3  #: Measurements that the note names, the furthest from the fit.
 Strategy = Literal["all-reduce", "sync-ps", "async-ps"]
 
 
@@ -251,11 +252,13 @@ class ScalingModel(Model):
     @property
     def notes(self) -> tuple[str, ...]:
         """What measurements leave open, or contradict, a clause each."""
-        found = []
-        for m, off in self.misfits:
+        found, misfits = [], sorted(self.misfits, key=lambda one: -abs(one[1]))
+        for m, off in misfits[:MOST_NAMED]:
             batch = f", batch {m.batch_size}" if m.batch_size else ""
             what = "an outlier" if m in self.outliers else "unlike published jobs"
             found.append(f"{m.group}{batch}: {100 * off:+.0f} % off the fit, {what}")
+        if more := misfits[MOST_NAMED:]:
+            found.append(f"{counted(len(more), 'more measurement')} off by up to {100 * abs(more[0][1]):.0f} %")
         nodes = self.table.sizes.nodes
         if self.strategy == "async-ps":
             if not self._measured[0]:
