@@ -237,7 +237,7 @@ class ScalingModel(Model):
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
         step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
-        note = f"of {self.base.group}, the smallest measured group"
+        note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
         found = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
         for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
             draws = v[name][:, 0] * (self.table.reference if unit else 1.0)
