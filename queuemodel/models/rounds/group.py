@@ -38,9 +38,7 @@ class Group:
 
     ranks: int
     sizes: np.ndarray  # (p,): Bytes of the pieces that the scheme is given: buckets as recorded, or gradients
-    #: ready, computed: (samples, p) and (samples,): When the slowest rank had each piece, and had computed (s)
-    ready: np.ndarray
-    computed: np.ndarray
+    rows: np.ndarray  # (samples, p + 2): See `Scheme.time`; of the slowest rank (s)
     collective: Algorithm
     scheme: Scheme
     tail: float  # Seconds after the last of it
@@ -55,11 +53,8 @@ class Group:
 
     def times(self, link: NodeLink, *, slower: float = 1.0) -> np.ndarray:
         """Seconds of each round, likewise."""
-        ready, computed = self.ready, self.computed
-        if slower != 1.0:
-            ready, computed = slower * ready, slower * computed
-        ends = self.scheme.time(self.sizes, ready, computed, self.cost(link))
-        return np.asarray(ends + self.tail)
+        rows = self.rows if slower == 1.0 else slower * self.rows
+        return np.asarray(self.scheme.time(self.sizes, rows, self.cost(link)) + self.tail)
 
     def parts(self, link: NodeLink, compute: float) -> Parts:
         """What bandwidth, latency and waiting for the slowest add to a mean rank's computation.
@@ -68,7 +63,7 @@ class Group:
         """
         time = self.mean_time(link)
         at_best = self.mean_time(link._replace(latency=0.0, buffer=0.0))
-        slowest = float(self.computed.mean())
+        slowest = float(self.rows[:, -1].mean())
         work, wait = self.cost(link)(self.scheme.units(self.sizes))
         return Parts(
             time,
