@@ -53,13 +53,13 @@ ERROR_PER_DOUBLING, ROUND_NOISE = _NUMBERS["error_per_doubling"], _NUMBERS["roun
 #: Groups drawn for a prediction.
 SAMPLES = 200
 
-#: Numbers of ranks, of many, for which is computed what is smooth between them.
-SMOOTH = 40
+#: Numbers of ranks, of many, for which is computed what is smooth between them: errors, and waits for input.
+SMOOTH, WAITS = 40, 12
 
 #: Rounds drawn where several steps make one.
 ACCUMULATED = 240
 
-#: Successive rounds in which ranks wait for their input, in so many runs of a group of few.
+#: Successive rounds in which ranks wait for their input, and runs of a group of at most so few ranks.
 SUCCESSIVE, RUNS, FEW_RANKS = 20, 32, 64
 
 #: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
@@ -206,9 +206,8 @@ class AllReduceModel(Model):
     def beyond(self) -> float:
         """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
         seconds = self.fitted.alone - float(self.fitted.computed.mean())
-        return (
-            seconds if seconds > 0 else seconds * self.slowness * self.steps_per_round * float(self.slower[:1].prod())
-        )
+        by = self.slowness * self.steps_per_round * float(self.slower[:1].prod())
+        return seconds if seconds > 0 else seconds * by
 
     @property
     def steps_per_round(self) -> int:
@@ -273,9 +272,8 @@ class AllReduceModel(Model):
         most = T[0] + wire + messages + stragglers
         here = [point for point in self.measured if self.is_here(point)]
         behind = self.input > T[-1] - waited[-1]
-        shares = dict(
-            zip(PLACES, added[-1], strict=True), compute=compute[-1], input=math.inf if behind else waited[-1]
-        )
+        shares = dict(zip(PLACES, added[-1], strict=True), compute=compute[-1])
+        shares["input"] = math.inf if behind else waited[-1]
         return Outcome(
             workers=workers,
             throughput=k * workers / T,
@@ -368,7 +366,7 @@ class AllReduceModel(Model):
         sampling, loading = math.exp(variation / len(recorded) ** 0.5), self.fitted.loading
         ways = [(), loading, tuple(sampling * own for own in loading)]
         models = [replace(self, fitted=replace(self.fitted, loading=way)) for way in ways]
-        some = np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)
+        some = np.unique(np.geomspace(1, len(ranks), WAITS).astype(int) - 1)
         found = []
         for n, time in zip(ranks[some].tolist(), times[some], strict=True):
             without, mean, more = (model.mean_round(n, seed) for model in models)
