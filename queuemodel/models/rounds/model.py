@@ -60,7 +60,7 @@ SMOOTH, WAITS = 40, 12
 ACCUMULATED = 240
 
 #: Successive rounds in which ranks wait for their input, and runs of a group of at most so few ranks.
-SUCCESSIVE, RUNS, FEW_RANKS = 20, 32, 64
+SUCCESSIVE, RUNS, FEW_RANKS = 20, 64, 32
 
 #: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
 LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
