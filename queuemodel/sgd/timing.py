@@ -204,8 +204,8 @@ class RunningRanks(Running):
 
     def meet(self, sent: Sent) -> np.ndarray:
         """When each rank may go on."""
-        runs = len(self.at)
-        whole = np.broadcast_to(np.equal(sent.up, self.clock.whole) & np.equal(sent.down, self.clock.whole), runs)
-        if len(sent.partners) > 1 or not whole.any():
+        whole = np.equal(sent.up, self.clock.whole) & np.equal(sent.down, self.clock.whole)
+        if len(sent.partners) > 1 or not np.any(whole):
             return super().meet(sent)
-        return np.where(whole[:, None], self.ranks.reduce(self.clock.later), super().meet(sent))
+        reduced = self.ranks.reduce(self.clock.later)
+        return reduced if np.all(whole) else np.where(np.reshape(whole, (-1, 1)), reduced, super().meet(sent))
