@@ -12,7 +12,8 @@ import numpy as np
 from ..base.checks import require_choice, require_count, require_number, require_seed, require_share
 from ..base.errors import ModelError
 from ..curves.convergence import Convergence, relative_convergence
-from ..models.predict import PathName, read_if_path, unsimulated
+from ..models import simulation
+from ..models.predict import PathName, as_data
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from .compression import AdaQuantFL, BlockSign, DoubleCompression, OrderedGradient, SquarmSGD, TopK
@@ -250,11 +251,11 @@ def compare(
     n = require_count(workers, "compare: workers")
     require_share(confidence, "compare: confidence", open_ended=True)
     _require_one_question(problem, convergence, training.get("target"), price_per_node_hour, settings)
-    if not isinstance(profile := read_if_path(profile), Profile) or not (profile.steps or profile.rounds):
+    if not isinstance(profile := as_data(profile), Profile) or not (profile.steps or profile.rounds):
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
-    obstacle = unsimulated(profile, Scenario().updated(**settings)) if timing.on_servers else ""
+    obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
     probed = 1.0  # on ranks all have the same draws as synchronous steps
     if trained is None and not timing.on_servers:
