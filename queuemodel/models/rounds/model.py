@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
 from statistics import NormalDist
 from typing import Any, cast
 
@@ -231,7 +230,7 @@ class AllReduceModel(Model):
     def beyond(self) -> float:
         """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
         seconds = self.fitted.alone - float(self.fitted.computed.mean())
-        by = self.slowness * self.steps_per_round * float(self.slower[:1].prod())
+        by = self.slowness * self.steps_per_round * float(self.slower(1)[0])
         return seconds if seconds > 0 else seconds * by
 
     @property
@@ -249,15 +248,17 @@ class AllReduceModel(Model):
         """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
         return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
 
-    @property
-    def slower(self) -> np.ndarray:
-        """How many times as long as recorded the first ranks compute, by ``worker_speeds``."""
-        return 1 / np.array(self.scenario.worker_speeds or ())
+    def slower(self, ranks: int) -> np.ndarray:
+        """How many times as long as recorded each rank computes, by ``worker_speeds``, (ranks,)."""
+        speeds = self.scenario.worker_speeds or (1.0,) * ranks
+        if len(speeds) < ranks:
+            raise ModelError(f"workers must be at most {len(speeds)}, the number of worker_speeds, got {ranks}")
+        return 1 / np.array(speeds[:ranks])
 
-    @property
-    def paces(self) -> tuple[float, ...]:
-        """How many times as long the first ranks compute as the typical recorded one; 1 of all others."""
-        return tuple(own * by for own, by in zip_longest(self.fitted.paces, self.slower.tolist(), fillvalue=1.0))
+    def paces(self, ranks: int) -> np.ndarray:
+        """How many times as long each rank computes as the typical recorded one; alone, as it did, (ranks,)."""
+        recorded = self.fitted.paces if ranks > 1 else ()
+        return np.append(recorded, np.ones(ranks))[:ranks] * self.slower(ranks)
 
     def pieces(self, steps: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (p,) of what the scheme is given, and rows (m, p + 2) of one rank, as `Scheme.time` gets them.
@@ -278,12 +279,8 @@ class AllReduceModel(Model):
         Errors: the sampling of rounds, bandwidth and latency, and the model where nothing was recorded.
         """
         k, fitted = self.steps_per_round, self.fitted
-        slower = self.slower if len(self.slower) else np.ones(workers[-1])
-        if len(slower) < workers[-1]:
-            raise ModelError(
-                f"throughput: workers must be at most {len(slower)}, the number of worker_speeds, got {workers[-1]}"
-            )
-        compute = float(fitted.computed.mean() * self.slowness * k) * np.cumsum(slower)[workers - 1] / workers
+        mean = np.cumsum(self.slower(workers[-1]))[workers - 1] / workers
+        compute = float(fitted.computed.mean() * self.slowness * k) * mean
         parts, effects = self._rounds(workers, compute, seed)
         waited, longer, ahead = self._waited(workers, parts[0], seed)
         T, network, latency, stragglers, wire, messages = parts
@@ -359,13 +356,13 @@ class AllReduceModel(Model):
         typical = float(self.fitted.computed.mean() * self.slowness * self.steps_per_round)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
         found, effects = [], []
-        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=self.paces)
+        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=self.paces(ranks[-1]))
         for slowest, n, own in zip(drawn, ranks.tolist(), compute.tolist(), strict=True):
             group, link = self.group(n, sizes, slowest), self.among(n)
             alone = Parts(own + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
             found.append(alone if n == 1 else group.parts(link, own))
             if n in sure:
-                slowest_own = typical * max(self.slower[:n], default=1.0)
+                slowest_own = typical * self.slower(n).max()
                 late = max((found[-1].stragglers + own) / slowest_own - 1, 0.0)
                 sampling = computation_error(self.fitted, late, n)
                 effects.append(group.effects(link, self._covariance(n), sampling))

@@ -49,7 +49,7 @@ class Ranks:
         self.rngs, self.loaders = rngs, [rng.spawn(1)[0] for rng in rngs]
         self.sizes, rows = model.pieces()
         self.draw, self.mean = sampler(rows), float(rows[:, -1].mean())
-        self.paces = np.append(model.paces if ranks > 1 else model.slower, np.ones(ranks))[:ranks]
+        self.paces = model.paces(ranks)
         self.cost = model.group(ranks, self.sizes, rows).cost(self.link)
         self.at = np.zeros((runs * len(rngs), ranks))
         self.begun, self.made, self.taken = self.at, self.at, np.zeros((AHEAD, *self.at.shape))

@@ -272,10 +272,8 @@ def simulate_rounds(
         running = Ranks(model, ranks, [rng])
         rows, waits, times = map(np.concatenate, zip(*(running.round() for _ in range(rounds)), strict=True))
     else:
-        rows, waits = sampler(own)(rng, rounds * ranks).reshape(rounds, ranks, -1), np.zeros((rounds, ranks))
-        paces = model.paces[:ranks]
-        rows[:, : len(paces)] *= np.array(paces)[:, None]
-        rows = np.maximum.accumulate(rows, axis=-1)
+        rows = sampler(own)(rng, rounds * ranks).reshape(rounds, ranks, -1) * model.paces(ranks)[:, None]
+        rows, waits = np.maximum.accumulate(rows, axis=-1), np.zeros((rounds, ranks))
     group = model.group(ranks, sizes, rows.max(axis=1))
     begin = end = group.rows[:, 1:-1]
     if ranks > 1:
