@@ -178,11 +178,8 @@ PROBE = Training(problem=make_problem("logistic", features=50), target=-1.0, ste
 LEVELS = (np.arange(41) + 0.5) / 41
 
 
-def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float, probed: float) -> Compared:
-    """The time of a step and the law's steps, where known.
-
-    ``unit``: a second in the answer's unit of time; ``probed``: predicted over drawn synchronous steps per second.
-    """
+def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float) -> Compared:
+    """The time of a step and the law's steps, where known; ``unit``: a second in the answer's unit of time."""
     speed = timing.speed(**one.asks) if one.asks else timing.synchronous
     steps_per_second, sent = speed.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
     averaged = _averaged(one, timing.workers)
@@ -191,7 +188,7 @@ def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float,
         if one.descent.exact:  # a batch is all there is
             problem = replace(problem, batch_size=len(problem.targets))
         run = replace(PROBE, problem=problem).compared(one, timing)
-        steps_per_second, sent = run.steps_per_second * probed, run.bytes_per_step
+        steps_per_second, sent = run.steps_per_second * timing.drawn, run.bytes_per_step
     steps = np.full(1, np.nan)
     if law is not None and averaged:
         steps = np.array(law.quantiles(averaged * timing.batch_size, LEVELS)) / timing.batch_size
@@ -257,19 +254,17 @@ def compare(
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
     obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
-    probed = 1.0  # on ranks all have the same draws as synchronous steps
     if trained is None and not timing.on_servers:
-        drawn = PROBE.compared(Candidate("sync", SynchronousSGD()), timing)
-        probed = timing.synchronous.steps_per_second / drawn.steps_per_second
-    known: dict[str, Any] = {"timing": timing, "probed": probed}
+        drawn = PROBE.compared(Candidate("sync", SynchronousSGD()), timing).steps_per_second
+        timing = replace(timing, drawn=timing.synchronous.steps_per_second / drawn)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:
         answer = partial(trained.compared, timing=timing)
     elif noise is not None:
         single = replace(timing, workers=1).synchronous.steps_per_second
-        answer = partial(by_law, law=relative_convergence(timing.batch_size, noise), unit=single, **known)
+        answer = partial(by_law, timing=timing, law=relative_convergence(timing.batch_size, noise), unit=single)
     else:
-        answer = partial(by_law, law=convergence, unit=1.0, **known)
+        answer = partial(by_law, timing=timing, law=convergence, unit=1.0)
     from tqdm import tqdm
 
     rows = [answer(one) for one in tqdm(chosen, desc="compare", disable=not progress, leave=False)]

@@ -76,6 +76,7 @@ class Clock:
     slowness: tuple[float, ...] = ()  #: how many times as long the first workers take, of those that step together
     straggler_probability: float = 0.0  #: with which a gradient takes `straggler_slowdown` times as long
     straggler_slowdown: float = 1.0
+    running: Callable[..., Running] = lambda *about: Running(*about)  #: workers before their first step
 
     def __post_init__(self) -> None:
         require_number(self.step, "Clock: step", unit="seconds")
@@ -101,10 +102,6 @@ class Clock:
         seconds = self.durations(rng, shape, batches)
         seconds[..., : len(self.slowness)] *= self.slowness[: shape[-1]]
         return seconds
-
-    def started(self, rngs: Sequence[np.random.Generator], workers: int) -> Running:
-        """Workers of as many runs, before their first step."""
-        return Running(self, rngs, np.zeros((len(rngs), workers)))
 
 
 @dataclass
@@ -239,7 +236,7 @@ class _Loop:
         """A step of all workers."""
         every, exact = np.arange(self.workers), self.strategy.exact
         batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
-        running = self.clock.started(self.timers, self.workers)
+        running = self.clock.running(self.clock, self.timers, np.zeros((len(self.timers), self.workers)))
 
         def step(moment: Moment) -> tuple[np.ndarray, Sent]:
             x = self.state["x"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -45,6 +44,7 @@ class Timing:
     workers: int
     dimension: int  #: parameters of the problem that stands for the job: bits are shares of its 32 bits each
     settings: dict[str, Any]  #: further arguments of `predict`
+    drawn: float = 1.0  #: predicted over drawn synchronous steps per second of ranks: all strategies have these draws
 
     @property
     def on_servers(self) -> bool:
@@ -139,9 +139,7 @@ class Timing:
     def clock(self, strategy: object, compression: float = 0.0) -> Clock:
         """Of synchronized workers; ``compression``: seconds of computation before each transfer."""
         if not self.on_servers:
-            named = bool(getattr(getattr(strategy, "compressor", None), "names", False))
-            bit = self.sizing(strategy) * self.scale / 8
-            return RankClock(model=self.rounds, bit=bit, whole=WORD * self.dimension, named=named, later=compression)
+            return Clock(running=partial(RunningRanks, timing=self, strategy=strategy, later=compression))
         transfer = self._to_servers(strategy)
         return replace(self.computing, transfer=lambda up, down: compression + transfer(up, down))
 
@@ -162,50 +160,41 @@ class Timing:
         return float(size) / (WORD / 8 * self.dimension)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankClock(Clock):
-    """Of ranks that wait for their input, compute and meet as in the rounds of a model."""
+@dataclass(kw_only=True)
+class RunningRanks(Running):
+    """Ranks that wait for their input, compute and meet as in the rounds of a model.
 
-    model: AllReduceModel
-    bit: float  #: bytes of the job for each bit that is sent
-    whole: float  #: bits of all parameters, which are reduced piece by piece as they are ready
-    named: bool  #: messages name coordinates: they are no sums, and gathered
+    All parameters are reduced piece by piece as they are ready; anything else follows the computation, in one message.
+    """
+
+    timing: Timing
+    strategy: object
     later: float  #: seconds of computation before each transfer
 
-    def started(self, rngs: Sequence[np.random.Generator], workers: int) -> Running:
-        """Ranks before their first step."""
-        ranks = Ranks(self.model, workers, rngs)
-        return RunningRanks(self, rngs, ranks.at, ranks=ranks)
-
-
-@dataclass
-class RunningRanks(Running):
-    """Ranks of S runs; what is not sent whole follows the computation, in one message."""
-
-    clock: RankClock
-    ranks: Ranks = field(kw_only=True)
+    def __post_init__(self) -> None:
+        self.ranks = Ranks(self.timing.rounds, self.timing.workers, self.rngs)
 
     def compute(self, batches: float | np.ndarray) -> None:
-        """Each rank waits for its input and computes."""
         self.ranks.at = self.at
         self.ranks.compute(batches)
         self.at = self.ranks.at + self.ranks.tail
 
     def transfer(self, sent: Sent) -> np.ndarray:
-        """Seconds of one message in the job's collective, or to each partner."""
-        clock, ranks = self.clock, self.ranks
-        size = np.broadcast_to(np.add(sent.up, sent.down) / 2 * clock.bit, len(self.at))
+        timing, ranks = self.timing, self.ranks
+        byte = timing.sizing(self.strategy) * timing.scale / 8
+        size = np.broadcast_to(np.add(sent.up, sent.down) / 2 * byte, len(self.at))
         if len(sent.partners) == 1:
-            return clock.later + ranks.message_time(size, gathered=clock.named)[:, None]
-        degree = max(np.count_nonzero(sent.partners, axis=1).max() - 1, 1)
+            named = getattr(getattr(self.strategy, "compressor", None), "names", False)
+            return self.later + ranks.message_time(size, gathered=named)[:, None]
+        messages = max(np.count_nonzero(sent.partners, axis=1).max() - 1, 1)
         link = Link(ranks.link.bandwidth, latency=ranks.link.latency)
-        seconds = exchange_time(ranks.model.collective, sent.partners, size / degree, link)
-        return np.asarray(clock.later + np.where(size > 0, seconds, 0.0))[:, None]
+        seconds = exchange_time(ranks.model.collective, sent.partners, size / messages, link)
+        return np.asarray(self.later + np.where(size > 0, seconds, 0.0))[:, None]
 
     def meet(self, sent: Sent) -> np.ndarray:
-        """When each rank may go on."""
-        whole = np.equal(sent.up, self.clock.whole) & np.equal(sent.down, self.clock.whole)
+        bits = WORD * self.timing.dimension
+        whole = np.equal(sent.up, bits) & np.equal(sent.down, bits)
         if len(sent.partners) > 1 or not np.any(whole):
             return super().meet(sent)
-        reduced = self.ranks.reduce(self.clock.later)
+        _, reduced = self.ranks.reduce(later=self.later)
         return reduced if np.all(whole) else np.where(np.reshape(whole, (-1, 1)), reduced, super().meet(sent))

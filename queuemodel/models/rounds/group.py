@@ -47,12 +47,8 @@ class Group:
         """Seconds of messages that need bandwidth, and that do not."""
         return partial(message_costs, collective=self.collective, ranks=self.ranks, link=link)
 
-    def mean_time(self, link: NodeLink, *, slower: float = 1.0) -> float:
-        """Mean seconds of a round when computation takes ``slower`` times as long."""
-        return float(self.times(link, slower=slower).mean())
-
     def times(self, link: NodeLink, *, slower: float = 1.0) -> np.ndarray:
-        """Seconds of each round, likewise."""
+        """Seconds of each round when computation takes ``slower`` times as long."""
         rows = self.rows if slower == 1.0 else slower * self.rows
         return np.asarray(self.scheme.time(self.sizes, rows, self.cost(link)) + self.tail)
 
@@ -61,8 +57,7 @@ class Group:
 
         ``wire`` and ``messages`` are what the network and its latency would take if nothing overlapped.
         """
-        time = self.mean_time(link)
-        at_best = self.mean_time(link._replace(latency=0.0, buffer=0.0))
+        time, at_best = (float(self.times(one).mean()) for one in (link, link._replace(latency=0.0, buffer=0.0)))
         slowest = float(self.rows[:, -1].mean())
         work, wait = self.cost(link)(self.scheme.units(self.sizes))
         return Parts(
@@ -88,7 +83,7 @@ class Group:
                     np.array([link.bandwidth, link.latency]) * np.exp(sign * step), LEAST, MOST
                 )
                 moved = link._replace(bandwidth=bandwidth, latency=latency)
-                ends.append(self.mean_time(moved, slower=math.exp(sign * slower)))
+                ends.append(float(self.times(moved, slower=math.exp(sign * slower)).mean()))
             return math.log(ends[0] / ends[1]) / 2
 
         along = math.sqrt(max(covariance[0, 0], 0.0))

@@ -401,7 +401,7 @@ class AllReduceModel(Model):
         """Mean seconds of successive rounds, in which ranks wait for their input."""
         runs = max(RUNS * FEW_RANKS // max(ranks, FEW_RANKS), 4)
         group = Ranks(self, ranks, [np.random.default_rng(seed)], runs=runs)
-        return float(np.mean([group.round().seconds for _ in range(SUCCESSIVE)]))
+        return float(np.mean([group.round()[2] for _ in range(SUCCESSIVE)]))
 
     def check(self) -> None:
         """See `Model`: refuse what the profile does not determine, and what does not fit together."""

@@ -7,7 +7,7 @@ each other, so that `times.slowest_of` may draw the slowest rank of each at once
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,36 +21,17 @@ if TYPE_CHECKING:
 WARM_UP = 20
 
 
-class RankRounds(NamedTuple):
-    """A round of R runs: what each rank did in it, and the seconds that it took."""
-
-    rows: np.ndarray  # (R, n, p + 2): As `Scheme.time` gets them, of each rank, since the round began
-    waited: np.ndarray  # (R, n): Seconds for which each rank waited for its input
-    seconds: np.ndarray  # (R,)
-
-
 class Ranks:
-    """n ranks of a model in R runs: so many of each random generator.
+    """n ranks of a model in R runs, ``runs`` of each random generator; see `Scheme.time` for what they do in a step."""
 
-    Attributes
-    ----------
-    at : ndarray
-        When each rank may go on, (R, n).
-    begun : ndarray
-        When it had its last batch.
-    rows : ndarray
-        What it made of that, (R, n, p + 2), since ``begun``: see `Scheme.time`.
-    """
-
-    def __init__(
-        self, model: AllReduceModel, ranks: int, rngs: Sequence[np.random.Generator], *, runs: int = 1
-    ) -> None:
+    def __init__(self, model: AllReduceModel, ranks: int, rngs: Sequence[np.random.Generator], runs: int = 1) -> None:
         self.model, self.ranks, self.runs, self.link = model, ranks, runs, model.among(ranks)
         self.rngs, self.loaders = rngs, [rng.spawn(1)[0] for rng in rngs]
         self.sizes, rows = model.pieces()
         self.draw, self.mean = sampler(rows), float(rows[:, -1].mean())
         self.paces = model.paces(ranks)
         self.cost = model.group(ranks, self.sizes, rows).cost(self.link)
+        #: When each rank may go on, (R, n), and when it began its last batch
         self.at = np.zeros((runs * len(rngs), ranks))
         self.begun, self.made, self.taken = self.at, self.at, np.zeros((AHEAD, *self.at.shape))
         #: Seconds of a step after computation and reduction
@@ -60,10 +41,7 @@ class Ranks:
         self.made, self.taken, self.at = self.made - self.at, self.taken - self.at, np.zeros_like(self.at)
 
     def compute(self, batches: float | np.ndarray = 1.0) -> np.ndarray:
-        """Each rank takes its next batch when it is loaded, and computes; seconds for which it waited, (R, n).
-
-        Of several ``batches`` all but the last take the mean time.
-        """
+        """Each rank takes its next batch, of several all but the last as a mean one, and computes: waits for input."""
         shape = self.runs, self.ranks, -1
         drawn = np.concatenate([self.draw(rng, self.runs * self.ranks).reshape(shape) for rng in self.rngs])
         self.rows, self.begun = drawn * self.paces[:, None], self.at
@@ -79,31 +57,25 @@ class Ranks:
         waited, self.at = self.begun - self.at, self.begun + self.rows[..., -1]
         return waited
 
-    def reduce(self, later: float = 0.0) -> np.ndarray:
-        """When the last batch's gradients are reduced and all may go on, (R, 1); each is sent so much ``later``."""
-        if self.ranks == 1:
-            return self.at + self.tail
-        start = self.begun.min(axis=1, keepdims=True)
+    def reduce(self, *, start: np.ndarray | None = None, later: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (R, n, p + 2) since ``start``, (R, 1), of gradients that are sent ``later``, and when all may go on."""
+        start = self.begun.min(axis=1, keepdims=True) if start is None else start
         rows = self.rows.copy()
         rows[..., 1:] += (self.begun - start + later)[..., None]
         group = self.model.group(self.ranks, self.sizes, rows.max(axis=1))
-        return start + group.times(self.link)[:, None]
+        seconds = group.times(self.link) if self.ranks > 1 else rows[:, 0, -1] + self.tail
+        return rows, start + seconds[:, None]
 
-    def round(self) -> RankRounds:
-        """The steps of the model's round, and the reduction that ends it."""
-        began, waited = self.at, np.zeros_like(self.at)
-        for _ in range(self.model.steps_per_round):
-            waited = waited + self.compute()
-        rows = self.rows.copy()
-        rows[..., 1:] += (self.begun - began)[..., None]
-        self.at = np.broadcast_to(self.reduce(), began.shape)
-        return RankRounds(rows, waited, (self.at - began)[:, 0])
+    def round(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A round of the model's steps: its rows, (R, n, p + 2), waits for input, (R, n), and seconds, (R,)."""
+        began = self.at
+        waited = np.add.reduce([self.compute() for _ in range(self.model.steps_per_round)])
+        rows, end = self.reduce(start=began[:, :1])
+        self.at = np.broadcast_to(end, began.shape)
+        return rows, waited, (end - began)[:, 0]
 
     def message_time(self, message_bytes: np.ndarray, *, gathered: bool = False) -> np.ndarray:
-        """Seconds of one message of so many bytes of each rank, (R,), which are reduced, or gathered; nothing takes 0.
-
-        Gathering takes half of reducing n times as much.
-        """
+        """Seconds, (R,), of one message of each rank, reduced or gathered: half of reducing n times as much."""
         seconds, n = np.zeros(len(message_bytes)), self.ranks
         for size in np.unique(message_bytes[message_bytes > 0]).tolist() if n > 1 else ():
             here = message_bytes == size

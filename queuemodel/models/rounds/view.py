@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ...base.errors import ModelError
 from ...base.estimates import normal_quantile
 from ...base.files import write_json
 from ...base.results import Result, percent
-from ...profile.records import MOST_RANKS, Bucket
+from ...profile.records import MOST_RANKS, Bucket, Round
 from .model import AllReduceModel
 from .ranks import Ranks
 from .times import sampler
@@ -29,27 +29,7 @@ if TYPE_CHECKING:
 MOST_BUCKETS = 400
 
 
-class RankView(Protocol):
-    """One rank's round, recorded (`queuemodel.profile.records.Round`) or simulated."""
-
-    @property
-    def number(self) -> int:
-        """Of the round."""
-
-    @property
-    def round_time(self) -> float:
-        """Seconds."""
-
-    @property
-    def computed(self) -> float:
-        """Seconds until the backward pass was over."""
-
-    @property
-    def buckets(self) -> list[Bucket]:
-        """In the order in which they were handed over."""
-
-
-def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+def plot_round(one: Round | RankRound, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Draw one rank's round, a row for each bucket: computed (grey), waiting (light), on the network (solid).
 
     A bucket is computed from when the one before it was ready. It waits for slower ranks and for buckets before it; in
@@ -105,7 +85,7 @@ def _size(size: int) -> str:
 LANES = {"computation": 0, "waiting": 1000, "in transit": 2000}
 
 
-def round_events(views: Sequence[Sequence[RankView]], starts: Sequence[float]) -> list[dict[str, Any]]:
+def round_events(views: Sequence[Sequence[RankRound]], starts: Sequence[float]) -> list[dict[str, Any]]:
     """Events of rounds that begin at these seconds, for each rank its view of each round."""
     events: list[dict[str, Any]] = []
     for rank, rounds in enumerate(views):
