@@ -37,7 +37,7 @@ Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
 METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
 #: What all-reduce has not.
-OF_SERVERS = ("parameter_servers", "shards", "worker_speeds", *of_group("simulation"))
+OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))
 
 
 def fit(
