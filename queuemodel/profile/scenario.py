@@ -19,6 +19,7 @@ from ..base.errors import DataError, ModelError
 from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_latency, parse_size, share_in
 from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 from ..transport.trees import COLLECTIVES
+from .gathers import read_gathers
 from .job import require_bandwidth
 from .profile import Profile
 from .records import MOST_BYTES, MOST_SERVERS
@@ -26,15 +27,19 @@ from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 
 #: More different workers than these take minutes.
 MOST_SPEEDS = 2000
-#: A larger factor is a typing mistake.
+#: More parameters, or a larger factor, are typing mistakes.
+MOST_PARAMETERS = 10**15
 LARGEST_FACTOR = 1e15
-STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
-SHARDED = "sharded training is not modelled from a profile; a table of step times still gives a curve (all-reduce)"
+#: Ways of training that keep shards of the parameters.
+SHARDED = ("fsdp", "hsdp", "zero-1")
+STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce", *SHARDED)
 #: How else ways of training are called, with their names or what to do.
 CALLED = {
     "async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ps": "give async-ps, or sync-ps for rounds",
     **dict.fromkeys(("ddp", "horovod", "nccl", "data-parallel", "mirrored", "allreduce"), "all-reduce"),
-    **dict.fromkeys(("fsdp", "fsdp2", "zero", "zero1", "zero2", "zero3", "deepspeed"), SHARDED),
+    **dict.fromkeys(("fsdp1", "fsdp2", "zero3", "zero-3", "deepspeed"), "fsdp"),
+    **dict.fromkeys(("zero1", "zero2", "zero-2"), "zero-1"),
+    "zero": "give fsdp for stage 3, zero-1 for stages 1 and 2",
 }  # fmt: skip
 CALLED["parameter-server"] = CALLED["parameter-servers"] = CALLED["ps"]
 #: The number that a way of training has, by its name.
@@ -43,6 +48,8 @@ NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.num
 SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
 TRANSFER_ORDERS = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
 SHARDINGS = ("round-robin", "greedy")
+#: Bytes of a parameter that is gathered.
+PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
 #: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
 NETWORK_FORMS = ("links", "single")
 
@@ -148,6 +155,19 @@ class Scenario:
     )
     sparse_gradients: bool | None = _ask(
         "throughputs", "Job", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
+    )
+    parameters: int | None = _ask(
+        "throughputs", "Job", "Tables of fsdp, hsdp and zero-1: number of parameters, like 7e9.", count(MOST_PARAMETERS)
+    )
+    layers: int | None = _ask(
+        "throughputs", "Job", "The same: layers whose parameters are gathered together.", count(10_000)
+    )
+    precision: str | None = _ask("throughputs", "Job", "The same: of gathered parameters.", choice(PRECISIONS))
+    gathers: object | None = _ask(
+        "throughputs",
+        "Network",
+        "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).",
+        Kind("file", lambda value, what: value if hasattr(value, "cluster") else read_gathers(value)),
     )
     parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
