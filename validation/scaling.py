@@ -17,19 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
 import queuemodel.models.scaling
 from queuemodel.base.files import write_atomically
 from queuemodel.models.scaling import Prior, ScalingModel, Sizes, fit_scaling
+from queuemodel.models.scaling.law import SHARDED
+from queuemodel.models.scaling.model import Strategy
 from queuemodel.models.scaling.prior import EXPONENTS, Kind
 from queuemodel.profile.measurements import Measurement
 
-from .published import Scaling, cloud, clusters, far_of, full_nodes, jobs, published, testbed
+from .published import Scaling, cloud, clusters, far_of, full_nodes, jobs, published, sharded, testbed
 
 FILE = Path(queuemodel.models.scaling.__file__).parent / "prior.toml"
 CLUSTERS = "data-parallel, clusters of one worker per node"
+OF_CLUSTERS = "from one group and other models of the cluster"
 KINDS: tuple[Kind, ...] = ("all-reduce", "sync-ps", "sparse gradients", "async-ps")
 
 #: Mean and spread of transformed parameters before anything is learnt. The spread of the reduction between nodes stays
@@ -45,6 +49,9 @@ START_GROWTH = {
 #: How many sources that is worth, chosen by the errors below; repetitions of the expectation maximization, and draws.
 PSEUDO_SOURCES = {"all-reduce": 1.0, "sync-ps": 6.0, "sparse gradients": 3.0, "async-ps": 6.0}
 REPETITIONS, SUBSET = 150, 600
+#: Gathers on a cluster before anything is learnt: mean and spread of the logarithm of seconds, of a byte (60 GB/s) and
+#: of a message (12 us, mostly within a factor of 4); and how many clusters that is worth.
+START_CLUSTER, PSEUDO_CLUSTERS = {"gather": (-24.8, 0.8), "latency": (-11.33, 1.0)}, 2.0
 #: Where in prior.toml what is learnt begins.
 LEARNT = "# Learnt.\n"
 #: Before anything is learnt: bytes per second of a server, and the spread of their logarithm; and what these are worth.
@@ -63,9 +70,16 @@ class Table:
     judged: tuple[Measurement, ...] = ()
     parameter_bytes: float | None = None
     link: float | None = None
+    parameters: int | None = None
+    beside: tuple[Table, ...] = ()
 
     def fit(self, prior: Prior) -> ScalingModel:
-        """The model with a prior."""
+        """The model with a prior, and with what other jobs of the cluster show."""
+        if self.kind in SHARDED:
+            for other in self.beside:
+                prior = replace(prior, cluster=other.fit(prior).cluster)
+            prior = Prior.sharded(self.kind, parameters=self.parameters, cluster=prior.cluster)
+            return fit_scaling(self.fitted, strategy=cast("Strategy", self.kind), prior=prior)
         strategy = "all-reduce" if self.kind == "sparse gradients" else self.kind
         prior = replace(prior, bytes=self.parameter_bytes, link=self.link)
         return fit_scaling(self.fitted, strategy=strategy, prior=prior)
@@ -95,6 +109,29 @@ def of_placements(row: str, key: tuple[str, str], *, most_nodes: int = 2, sizes:
     judged = tuple(p for p in points if (p.nodes or 0) > most_nodes and id(p) in far)
     fitted = tuple(p for p in points if (p.nodes or 0) <= most_nodes)
     return Table(row, key[0].split(",")[0], key[1], "all-reduce", fitted, judged)
+
+
+def of_shards(row: str, at: Callable[[float], bool], *, known: bool = True, **changes: Any) -> list[Table]:
+    """Jobs of `sharded` from their two smallest groups, on nodes ``at`` (over those of the second group)."""
+    found = []
+    for job in sharded():
+        rows = job["rows"]
+        judged = tuple(m for m in rows[2:] if at(m.nodes / rows[1].nodes))
+        table = Table(row, job["source"], job["name"], job["kind"], rows[:2], judged)
+        found.append(replace(table, parameters=job["parameters"] if known else None, **changes))
+    return found
+
+
+def of_clusters(row: str) -> list[Table]:
+    """The same from their smallest groups, and from other models' tables of the cluster."""
+    every = [
+        Table(row, j["source"], j["name"], j["kind"], j["rows"], (), parameters=j["parameters"]) for j in sharded()
+    ]
+    found = []
+    for one in every:
+        others = tuple(t for t in every if t.source == one.source and t.parameters != one.parameters)
+        found.append(replace(one, fitted=one.fitted[:1], judged=one.fitted[1:], beside=others))
+    return [t for t in found if t.beside]
 
 
 def measured_placements() -> list[tuple[str, str]]:
@@ -131,8 +168,29 @@ def _posterior(index: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 @cache
+def learn_cluster(without: str = "") -> dict[str, tuple[float, float]]:
+    """Gathers on a cluster: means over sources, each weighted by what its jobs tell together."""
+    jobs = [Table("", j["source"], j["name"], j["kind"], j["rows"], (), parameters=j["parameters"]) for j in sharded()]
+    found = []
+    for source in sorted({t.source for t in jobs} - {without}):
+        prior = Prior.of("fsdp", cluster=START_CLUSTER)
+        for table in (t for t in jobs if t.source == source):
+            prior = replace(prior, cluster=table.fit(prior).cluster)
+        found.append(prior.cluster)
+    learnt = {}
+    for name, (mean, spread) in START_CLUSTER.items():
+        m, s = np.array([(mean, spread), *(one[name] for one in found)]).T
+        w = np.array([PSEUDO_CLUSTERS, *np.maximum(1.0 - (s[1:] / spread) ** 2, 0.0)])
+        middle = float((w * m).sum() / w.sum())
+        learnt[name] = round(middle, 2), round(float((w * (s**2 + (m - middle) ** 2)).sum() / w.sum()) ** 0.5, 2)
+    return learnt
+
+
+@cache
 def learn(kind: Kind, without: str = "") -> Prior:
     """The prior of a kind: maxima of the sources' likelihood, by expectation maximization over weighted draws."""
+    if kind in SHARDED:
+        return Prior.of(kind, cluster=learn_cluster(without))
     own = [i for i, table in enumerate(teaching()) if table.kind == kind and table.source != without]
     sources = Counter(teaching()[i].source for i in own)
     weight = np.array([1.0 / sources[teaching()[i].source] for i in own])
@@ -195,6 +253,12 @@ def write() -> None:
             ("growth", str(list(prior.growth)), "share of jobs by growth exponent"),
         ):
             text += f'\n[{table}."{kind}"]\nvalue = {value}\nunit = "{unit}"\nsource = {source}\n{about}'
+    gathers = ", ".join(f'"{name}" = [{mean}, {spread}]' for name, (mean, spread) in learn_cluster().items())
+    source = "60 GB/s and 12 us (assumed), worth two clusters, and those of validation/data/sharded_scaling.json"
+    text += (
+        f'\n[sharded.cluster]\nvalue = {{{gathers}}}\nunit = "mean and spread of the logarithm of seconds, of a byte '
+    )
+    text += f'and of a message between nodes"\nsource = "{source}"\n{about}'
     source = "validation/data/cloud_async_ps.json, where saturation shows"
     for name, number, unit in zip(("rate", "spread"), server_rates(), ("B/s", "of a logarithm"), strict=True):
         text += f'\n[server.{name}]\nvalue = {number}\nunit = "{unit}"\nsource = "{source}"\n{about}'
@@ -285,8 +349,13 @@ def tables() -> tuple[Table, ...]:
     found = [of_series(row, job, known=known) for row, own, known in rows for job in own]
     for row, known in (("async-ps, from 1 to 4 workers", False), ("async-ps, from 1 to 4 workers, known", True)):
         found += [of_series(row, job, fitted=int((job.nodes <= 4).sum()), known=known) for job in [*free, *testbed()]]
+    for row, at in (("to 4 times the second group", lambda times: times <= 4), ("beyond", lambda times: times > 4)):
+        found += of_shards(f"sharded, {row}", at)
+        found += of_shards(f"sharded, {row}, parameters unknown", at, known=False)
+        found += of_shards(f"sharded, {row}, as all-reduce", at, kind="all-reduce")
+    found += of_clusters(f"sharded, {OF_CLUSTERS}")
     found += [of_placements(f"placements, {key[0].split(',')[0]}", key) for key in measured_placements()]
-    return tuple(t for t in found if t.judged and len(t.fitted) > 1)
+    return tuple(t for t in found if t.judged and (len(t.fitted) > 1 or t.beside))
 
 
 @cache
@@ -305,6 +374,21 @@ def further(rows: Sequence[str]) -> Iterator[tuple[str, int, float, float]]:
             longer = [(t, m) for t, m in zip(kinds, own, strict=True) if len(m) > k + 1]
             errors = [[judge(replace(t, fitted=m[:j], judged=m[k + 1 :])).error for t, m in longer] for j in (k, k + 1)]
             yield source, k, *map(float, np.mean(errors, axis=1))  # type: ignore[misc]
+
+
+def knees(tables: Sequence[Table]) -> tuple[float, float, int]:
+    """Shares of sharded jobs with a measured knee whose predicted one is within a factor of 1.5, or covered."""
+    found = []
+    for table in tables:
+        rows = [*table.fitted, *table.judged]
+        nodes, rate = np.log([[m.nodes or 1, 1.0 / m.step_time] for m in rows]).T
+        lost = rate - np.maximum.accumulate(rate) - np.log(0.9)
+        if after := int(np.argmax(lost < 0)):
+            measured = np.exp(np.interp(0.0, lost[after - 1 : after + 1][::-1], nodes[after - 1 : after + 1][::-1]))
+            low, knee, high = np.quantile(table.fit(learn(table.kind, table.source)).knee, [0.05, 0.5, 0.95])
+            found.append((max(knee / measured, measured / knee) <= 1.5, low <= measured <= high))
+    near, inside = map(float, np.mean(found, axis=0))
+    return near, inside, len(found)
 
 
 SECTION = """## Tables, on sources that the prior was not learnt from
@@ -332,6 +416,9 @@ def scaling_section() -> str:
         laws = " | ".join(f"{np.nanmean([by_law(law, one.table) for one in found]):.1%}" for law in LAWS)
         text += f"| {row} | {len(found)} | {errors.mean():.1%} | {by_source:.1%} | {np.median(errors):.1%} | "
         text += f"{inside:.0%} | {width:.2f} | {laws} |\n"
+    for row, some in (("from two groups", of_shards("", lambda _: True)), (OF_CLUSTERS, of_clusters(""))):
+        near, inside, count = knees(some)
+        text += f"\nKnees of {count} sharded jobs, {row}: {near:.0%} within a factor of 1.5, {inside:.0%} covered.\n"
     steps = list(further([CLUSTERS, "all-reduce, published", "sync-ps", "async-ps, cloud and published"]))
     worse = [step for step in steps if step[3] > step[2]]
     named = "; ".join(f"{source}, {k} to {k + 1}: {a:.1%} to {b:.1%}" for source, k, a, b in worse)
