@@ -22,7 +22,7 @@ from ..closed_network.demands import Servers, uneven_shards
 from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
 from .law import SHARDED, Sizes, asynchronous, server_load
-from .prior import NUMBERS, SHARDED_JOBS, Prior, of_gathers
+from .prior import NUMBERS, Prior, of_gathers
 
 Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
 
@@ -184,8 +184,8 @@ class ScalingModel(Model):
         n, misfit = sizes.workers, self.table.values(self.coordinates)["misfit"][:, 0]
         doublings = np.log2(np.maximum(np.maximum(n / self._largest, self.base.workers / n), 1.0))[:, None]
         size = np.sqrt(NUMBERS["freedom"] / rng.chisquare(NUMBERS["freedom"], len(misfit)))
-        drift = SHARDED_JOBS["drift"] if self.sharded else NUMBERS["drift"]
-        return np.asarray(np.sqrt(misfit**2 * (1.0 + drift**2 * doublings) + NUMBERS["noise"] ** 2) * size)
+        beyond = misfit**2 * (1.0 + self.table.prior.drift**2 * doublings)
+        return np.asarray(np.sqrt(beyond + NUMBERS["noise"] ** 2) * size)
 
     def point(self, draws: np.ndarray) -> np.ndarray:
         """The point estimate (n,) of draws (n, B) of throughput or of its bounds: a quantile, which keeps their order.

@@ -132,6 +132,11 @@ class Prior:
         return self.kind == "async-ps"
 
     @property
+    def drift(self) -> float:
+        """Error of the law beyond the measured sizes, in misfits per square root of a doubling."""
+        return float(SHARDED_JOBS["drift"] if self.kind in SHARDED else NUMBERS["drift"])
+
+    @property
     def coordinates(self) -> tuple[Coordinate, ...]:
         own = ASYNCHRONOUS if self.asynchronous else SHARDING if self.kind in SHARDED else REDUCING
         return (*own, *COMMON)
