@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
-from ..base.errors import DataError
+from ..base.checks import got
+from ..base.errors import DataError, ModelError
 from ..base.files import parse_latency, read_rows
 from .records import MOST_BYTES
 
@@ -35,3 +37,13 @@ def read_gathers(source: Any) -> tuple[Gather, ...]:
     if not any(one.nodes > 1 for one in found):
         raise DataError(f"{source}: all-gathers must be of 2 nodes or more; only these show the network")
     return tuple(found)
+
+
+def require_gathers(value: Any, what: str) -> Any:
+    """All-gathers, read where it is a path, or the fitted model of another job on the cluster (raises `ModelError`)."""
+    if isinstance(value, os.PathLike):
+        return read_gathers(value)
+    listed = isinstance(value, tuple) and bool(value) and all(isinstance(one, Gather) for one in value)
+    if not listed and not isinstance(getattr(value, "cluster", None), dict):
+        raise ModelError(f"{what} must be a CSV of all-gathers, or the model of another sharded job, {got(value)}")
+    return value

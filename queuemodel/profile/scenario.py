@@ -19,7 +19,7 @@ from ..base.errors import DataError, ModelError
 from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_latency, parse_size, share_in
 from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 from ..transport.trees import COLLECTIVES
-from .gathers import read_gathers
+from .gathers import read_gathers, require_gathers
 from .job import require_bandwidth
 from .profile import Profile
 from .records import MOST_BYTES, MOST_SERVERS
@@ -27,8 +27,7 @@ from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 
 #: More different workers than these take minutes.
 MOST_SPEEDS = 2000
-#: More parameters, or a larger factor, are typing mistakes.
-MOST_PARAMETERS = 10**15
+#: A larger factor is a typing mistake.
 LARGEST_FACTOR = 1e15
 #: Ways of training that keep shards of the parameters.
 SHARDED = ("fsdp", "hsdp", "zero-1")
@@ -156,8 +155,8 @@ class Scenario:
     sparse_gradients: bool | None = _ask(
         "throughputs", "Job", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
     )
-    parameters: int | None = _ask(
-        "throughputs", "Job", "Tables of fsdp, hsdp and zero-1: number of parameters, like 7e9.", count(MOST_PARAMETERS)
+    parameters: float | None = _ask(
+        "throughputs", "Job", "Tables of fsdp, hsdp and zero-1: number of parameters, like 7e9.", POSITIVE
     )
     layers: int | None = _ask(
         "throughputs", "Job", "The same: layers whose parameters are gathered together.", count(10_000)
@@ -167,7 +166,7 @@ class Scenario:
         "throughputs",
         "Network",
         "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).",
-        Kind("file", lambda value, what: value if hasattr(value, "cluster") else read_gathers(value)),
+        Kind("file", require_gathers, read_gathers),
     )
     parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(

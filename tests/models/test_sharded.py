@@ -124,10 +124,9 @@ def test_all_gathers_and_other_jobs_narrow_the_knee():
     V, lat = 2 * 7e9 / 40e9, 32 * 30e-6
     step = law("fsdp", compute=2.4, gather=V, latency=lat)
     rows = [placed(k, t) for k, t in zip(NODES, step, strict=True)]
-    other = fit_scaling(rows, strategy="fsdp", parameters=int(7e9), layers=32)
+    other = fit_scaling(rows, strategy="fsdp", parameters=7e9, layers=32)
     alone, by_curve, by_job = (
-        fit_scaling(rows[:1], strategy="fsdp", parameters=int(7e9), layers=32, gathers=some)
-        for some in ((), curve, other)
+        fit_scaling(rows[:1], strategy="fsdp", parameters=7e9, layers=32, gathers=some) for some in ((), curve, other)
     )
     exact = np.interp(1 / 0.9, step / step.min(), NODES)
     ends = [np.quantile(model.knee, [0.05, 0.95]) for model in (alone, by_curve, by_job)]
@@ -137,7 +136,7 @@ def test_all_gathers_and_other_jobs_narrow_the_knee():
     assert "latency of gathers is not identified" in alone.note
     assert "not identified" not in by_curve.note
     late = [one._replace(seconds=10 * one.seconds) for one in curve]
-    slow = fit_scaling(rows[:1], strategy="fsdp", parameters=int(7e9), layers=32, gathers=late)
+    slow = fit_scaling(rows[:1], strategy="fsdp", parameters=7e9, layers=32, gathers=late)
     assert np.median(slow.knee) < 0.5 * np.median(by_curve.knee)
     knee = next(p for p in by_curve.parameters if p.name == "knee")
     assert (knee.unit, knee.identified) == ("nodes", False)
@@ -149,7 +148,7 @@ def test_a_knee_that_rows_show_is_identified():
     (knee,) = [p for p in model.parameters if p.name == "knee"]
     assert knee.identified
     assert knee.value == pytest.approx(np.interp(np.log(1 / 0.9), np.log(step), NODES), rel=0.5)
-    assert f"knee (10 % per GPU lost) on {knee.value:.3g} nodes" in model.note
+    assert f"knee (10 % per GPU lost) on {knee.value:.0f} nodes" in model.note
 
 
 # Questions.
@@ -163,6 +162,19 @@ def test_a_table_of_tokens_gives_a_curve(tmp_path):
     assert curve.method == "fsdp on nodes of 8 GPUs (fitted table)"
     with pytest.raises(qm.ModelError, match="parameters needs the seconds of a step; give batch_size"):
         qm.predict(tmp_path / "job.csv", strategy="fsdp", parameters=7e9, workers=[16])
+
+
+def test_the_command_line_asks_the_same(run, tmp_path):
+    job, gathers = tmp_path / "job.csv", tmp_path / "gathers.csv"
+    job.write_text("nodes,gpus_per_node,batch_size,sequence_length,tokens_per_second_per_gpu\n1,8,2,4096,9500\n")
+    gathers.write_text("bytes,nodes,time_us\n1e8,2,2000\n1e8,16,6000\n")
+    known = {"strategy": "fsdp", "parameters": 7e9, "layers": 32, "precision": "bf16", "gathers": gathers}
+    curve = qm.predict(job, workers=[64, 512], **known)
+    typed = [part for name, value in known.items() for part in (f"--{name}", value)]
+    status, out, _ = run("predict", job, "--workers", "64,512", "--format", "csv", *typed)
+    assert status == 0
+    for rate in curve.steps_per_second:
+        assert f"{rate:.6g}"[:6] in out
 
 
 def test_half_as_many_bytes_move_the_knee_out():
@@ -198,9 +210,11 @@ def test_a_profile_does_not_tell_of_shards(strategy, profile, ask):
     [
         ({"parameters": 7e9}, "parameters applies to throughputs of fsdp"),
         ({"strategy": "fsdp", "sparse_gradients": True}, "sparse_gradients applies to throughputs of sync-ps"),
-        ({"strategy": "fsdp", "parameters": 0}, "parameters must be at least 1"),
+        ({"strategy": "fsdp", "parameters": 0}, "parameters must be finite and > 0"),
         ({"strategy": "fsdp", "precision": "int4"}, "precision must be one of bf16, fp16, fp32"),
         ({"strategy": "fsdp", "gathers": "none.csv"}, "none.csv: cannot be read"),
+        ({"strategy": "fsdp", "gathers": 3}, "gathers must be a CSV of all-gathers, or the model of another"),
+        ({"strategy": "fsdp", "gathers": qm.fit([placed(1, 1.0)])}, "the other job must be sharded"),
         ({"strategy": "hsdp", "parameter_servers": 2}, "parameter_servers applies to training on parameter servers"),
         ({"strategy": "zero-1", "ranks_per_node": 2}, "ranks_per_node applies to strategy 'all-reduce'"),
         ({"strategy": "fsdp", "bandwidth": "10Gbit/s"}, "bandwidth is not a change of a table"),
@@ -216,7 +230,7 @@ def test_what_does_not_belong_to_shards_is_refused(asked, said):
     ("text", "said"),
     [
         ("bytes,nodes,time_us\n1000,1,5\n", "must be of 2 nodes or more"),
-        ("bytes,nodes,time_us\n1000,2,0\n", "line 2: time_us must be a number > 0"),
+        ("bytes,nodes,time_us\n1000,2,0\n", "line 2: time_us must be finite and > 0"),
         ("size,nodes,time_us\n1000,2,9\n", "column 'bytes' is missing"),
         ("bytes,nodes,time\n1000,2,9\n", "has no unit"),
     ],

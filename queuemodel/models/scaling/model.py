@@ -276,14 +276,14 @@ class ScalingModel(Model):
     def _of_knee(self) -> Iterator[str]:
         """Where a sharded job loses, and what that depends on."""
         low, knee, high = (
-            f"{nodes:.3g}" if nodes < np.inf else f"over {MOST_NODES:,}"
+            f"{nodes:.0f}" if nodes < np.inf else f"over {MOST_NODES:,}"
             for nodes in np.quantile(self.knee, [0.05, 0.5, 0.95], method="nearest").tolist()
         )
         yield f"knee (10 % per GPU lost) on {knee} nodes, 90 % between {low} and {high}"
         if np.log(self.table.values(self.coordinates)["latency"]).std() > NUMBERS["open"]:
             yield (
-                "the latency of gathers is not identified: measured all-gathers (gathers), or another job's table on "
-                "more nodes, narrow it"
+                "the latency of gathers is not identified; measured all-gathers (--gathers), or a table of another job "
+                "there on more nodes, narrow the knee"
             )
 
     @property
@@ -332,7 +332,7 @@ def fit_scaling(
     sparse_gradients: bool = False,
     parameter_bytes: float | None = None,
     link: float | None = None,
-    parameters: int | None = None,
+    parameters: float | None = None,
     layers: int | None = None,
     precision: str | None = None,
     gathers: Sequence[Gather] | ScalingModel = (),
@@ -380,5 +380,7 @@ def fit_scaling(
 def _cluster(rows: Sequence[Measurement], gathers: Sequence[Gather] | ScalingModel) -> dict[str, Any] | None:
     """What is known of gathers on the cluster of these measurements."""
     if isinstance(gathers, ScalingModel):
+        if not (gathers.sharded and gathers.table.prior.bytes):
+            raise ModelError("gathers: the other job must be sharded, and fitted with its parameters")
         return gathers.cluster
     return of_gathers(gathers, max(m.fullest_node for m in rows)) if gathers else None
