@@ -214,7 +214,8 @@ CARELESS = {
         "--chrome-trace folder": "is a directory", "--parameter-servers 1e8": "at most 1,000",
     },
     COMPARE_RANKS: {
-        "--strategy all-reduce": "did you mean 'sync'", "--strategy synch": "did you mean 'sync'",
+        "--strategy all-reduce": "did you mean 'sync'", "--strategy horovod": "did you mean 'sync'",
+        "--strategy fsdp": "squarm-ring\n", "--strategy synch": "did you mean 'sync'",
         "--problem resnet": "is not one of", "--workers 20000": "1 to 10,000",
         "--chance 90 --deadline 1h": "write 0.9 for", "--convergence t.csv": "throughputs; queuemodel predict",
         "--price 2": "--price needs a time",

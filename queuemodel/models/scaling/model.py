@@ -204,7 +204,7 @@ class ScalingModel(Model):
     @cached_property
     def knee(self) -> np.ndarray:
         """Nodes (B,) on which a sharded job loses 10 % of its rate per GPU; inf: on none up to `MOST_NODES`."""
-        nodes = np.geomspace(self.base.nodes or self.base.workers, MOST_NODES, KNEE_POINTS)
+        nodes = np.unique(np.geomspace(self.base.nodes or self.base.workers, MOST_NODES, KNEE_POINTS).round())
         sizes = self.sizes(nodes * self.workers_per_node)
         rate = self.draws(sizes) - np.log(sizes.workers)[:, None]
         lost = rate < np.maximum.accumulate(rate) + np.log1p(-NUMBERS["lost"])
