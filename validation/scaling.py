@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from .published import Scaling, cloud, clusters, far_of, full_nodes, jobs, publi
 
 FILE = Path(queuemodel.models.scaling.__file__).parent / "prior.toml"
 CLUSTERS = "data-parallel, clusters of one worker per node"
-OF_CLUSTERS = "from one group and other models of the cluster"
+BESIDE = "other models of the cluster known"
 KINDS: tuple[Kind, ...] = ("all-reduce", "sync-ps", "sparse gradients", "async-ps")
 
 #: Mean and spread of transformed parameters before anything is learnt. The spread of the reduction between nodes stays
@@ -49,9 +49,6 @@ START_GROWTH = {
 #: How many sources that is worth, chosen by the errors below; repetitions of the expectation maximization, and draws.
 PSEUDO_SOURCES = {"all-reduce": 1.0, "sync-ps": 6.0, "sparse gradients": 3.0, "async-ps": 6.0}
 REPETITIONS, SUBSET = 150, 600
-#: Gathers on a cluster before anything is learnt: mean and spread of the logarithm of seconds, of a byte (60 GB/s) and
-#: of a message (12 us, mostly within a factor of 4); and how many clusters that is worth.
-START_CLUSTER, PSEUDO_CLUSTERS = {"gather": (-24.8, 0.8), "latency": (-11.33, 1.0)}, 2.0
 #: Where in prior.toml what is learnt begins.
 LEARNT = "# Learnt.\n"
 #: Before anything is learnt: bytes per second of a server, and the spread of their logarithm; and what these are worth.
@@ -111,27 +108,30 @@ def of_placements(row: str, key: tuple[str, str], *, most_nodes: int = 2, sizes:
     return Table(row, key[0].split(",")[0], key[1], "all-reduce", fitted, judged)
 
 
-def of_shards(row: str, at: Callable[[float], bool], *, known: bool = True, **changes: Any) -> list[Table]:
-    """Jobs of `sharded` from their two smallest groups, on nodes ``at`` (over those of the second group)."""
-    found = []
-    for job in sharded():
-        rows = job["rows"]
-        judged = tuple(m for m in rows[2:] if at(m.nodes / rows[1].nodes))
-        table = Table(row, job["source"], job["name"], job["kind"], rows[:2], judged)
-        found.append(replace(table, parameters=job["parameters"] if known else None, **changes))
-    return found
+def of_shards(
+    row: str,
+    at: Callable[[float], bool] = lambda _: True,
+    *,
+    fitted: int = 2,
+    known: bool = True,
+    beside: bool = False,
+    kind: Kind | None = None,
+) -> list[Table]:
+    """Jobs of `sharded` from their smallest groups, on nodes ``at`` (times those of the second group).
 
-
-def of_clusters(row: str) -> list[Table]:
-    """The same from their smallest groups, and from other models' tables of the cluster."""
+    ``known`` are parameters, ``beside`` tables of other models on the cluster.
+    """
     every = [
-        Table(row, j["source"], j["name"], j["kind"], j["rows"], (), parameters=j["parameters"]) for j in sharded()
+        Table(row, j["source"], j["name"], kind or j["kind"], j["rows"], parameters=j["parameters"] if known else None)
+        for j in sharded()
     ]
     found = []
     for one in every:
+        second = one.fitted[1].nodes or 1
+        judged = tuple(m for m in one.fitted[fitted:] if at((m.nodes or 1) / second))
         others = tuple(t for t in every if t.source == one.source and t.parameters != one.parameters)
-        found.append(replace(one, fitted=one.fitted[:1], judged=one.fitted[1:], beside=others))
-    return [t for t in found if t.beside]
+        found.append(replace(one, fitted=one.fitted[:fitted], judged=judged, beside=others if beside else ()))
+    return [t for t in found if t.beside or not beside]
 
 
 def measured_placements() -> list[tuple[str, str]]:
@@ -168,29 +168,10 @@ def _posterior(index: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 @cache
-def learn_cluster(without: str = "") -> dict[str, tuple[float, float]]:
-    """Gathers on a cluster: means over sources, each weighted by what its jobs tell together."""
-    jobs = [Table("", j["source"], j["name"], j["kind"], j["rows"], (), parameters=j["parameters"]) for j in sharded()]
-    found = []
-    for source in sorted({t.source for t in jobs} - {without}):
-        prior = Prior.of("fsdp", cluster=START_CLUSTER)
-        for table in (t for t in jobs if t.source == source):
-            prior = replace(prior, cluster=table.fit(prior).cluster)
-        found.append(prior.cluster)
-    learnt = {}
-    for name, (mean, spread) in START_CLUSTER.items():
-        m, s = np.array([(mean, spread), *(one[name] for one in found)]).T
-        w = np.array([PSEUDO_CLUSTERS, *np.maximum(1.0 - (s[1:] / spread) ** 2, 0.0)])
-        middle = float((w * m).sum() / w.sum())
-        learnt[name] = round(middle, 2), round(float((w * (s**2 + (m - middle) ** 2)).sum() / w.sum()) ** 0.5, 2)
-    return learnt
-
-
-@cache
 def learn(kind: Kind, without: str = "") -> Prior:
     """The prior of a kind: maxima of the sources' likelihood, by expectation maximization over weighted draws."""
     if kind in SHARDED:
-        return Prior.of(kind, cluster=learn_cluster(without))
+        return Prior.of(kind)  # assumed
     own = [i for i, table in enumerate(teaching()) if table.kind == kind and table.source != without]
     sources = Counter(teaching()[i].source for i in own)
     weight = np.array([1.0 / sources[teaching()[i].source] for i in own])
@@ -253,12 +234,6 @@ def write() -> None:
             ("growth", str(list(prior.growth)), "share of jobs by growth exponent"),
         ):
             text += f'\n[{table}."{kind}"]\nvalue = {value}\nunit = "{unit}"\nsource = {source}\n{about}'
-    gathers = ", ".join(f'"{name}" = [{mean}, {spread}]' for name, (mean, spread) in learn_cluster().items())
-    source = "60 GB/s and 12 us (assumed), worth two clusters, and those of validation/data/sharded_scaling.json"
-    text += (
-        f'\n[sharded.cluster]\nvalue = {{{gathers}}}\nunit = "mean and spread of the logarithm of seconds, of a byte '
-    )
-    text += f'and of a message between nodes"\nsource = "{source}"\n{about}'
     source = "validation/data/cloud_async_ps.json, where saturation shows"
     for name, number, unit in zip(("rate", "spread"), server_rates(), ("B/s", "of a logarithm"), strict=True):
         text += f'\n[server.{name}]\nvalue = {number}\nunit = "{unit}"\nsource = "{source}"\n{about}'
@@ -353,9 +328,10 @@ def tables() -> tuple[Table, ...]:
         found += of_shards(f"sharded, {row}", at)
         found += of_shards(f"sharded, {row}, parameters unknown", at, known=False)
         found += of_shards(f"sharded, {row}, as all-reduce", at, kind="all-reduce")
-    found += of_clusters(f"sharded, {OF_CLUSTERS}")
+        found += of_shards(f"sharded, {row}, {BESIDE}", at, beside=True)
+    found += of_shards(f"sharded, from one group, {BESIDE}", fitted=1, beside=True)
     found += [of_placements(f"placements, {key[0].split(',')[0]}", key) for key in measured_placements()]
-    return tuple(t for t in found if t.judged and (len(t.fitted) > 1 or t.beside))
+    return tuple(t for t in found if t.judged and (t.beside or len(t.fitted) > 1))
 
 
 @cache
@@ -416,9 +392,9 @@ def scaling_section() -> str:
         laws = " | ".join(f"{np.nanmean([by_law(law, one.table) for one in found]):.1%}" for law in LAWS)
         text += f"| {row} | {len(found)} | {errors.mean():.1%} | {by_source:.1%} | {np.median(errors):.1%} | "
         text += f"{inside:.0%} | {width:.2f} | {laws} |\n"
-    for row, some in (("from two groups", of_shards("", lambda _: True)), (OF_CLUSTERS, of_clusters(""))):
-        near, inside, count = knees(some)
-        text += f"\nKnees of {count} sharded jobs, {row}: {near:.0%} within a factor of 1.5, {inside:.0%} covered.\n"
+    for named, beside in (("", False), (f", {BESIDE}", True)):
+        near, inside, count = knees(of_shards("", beside=beside))
+        text += f"\nKnees of {count} sharded jobs{named}: {near:.0%} within a factor of 1.5, {inside:.0%} covered.\n"
     steps = list(further([CLUSTERS, "all-reduce, published", "sync-ps", "async-ps, cloud and published"]))
     worse = [step for step in steps if step[3] > step[2]]
     named = "; ".join(f"{source}, {k} to {k + 1}: {a:.1%} to {b:.1%}" for source, k, a, b in worse)
