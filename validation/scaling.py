@@ -24,10 +24,10 @@ import numpy as np
 import queuemodel.models.scaling
 from queuemodel.base.files import write_atomically
 from queuemodel.models.scaling import Prior, ScalingModel, Sizes, fit_scaling
-from queuemodel.models.scaling.law import SHARDED
 from queuemodel.models.scaling.model import Strategy
 from queuemodel.models.scaling.prior import EXPONENTS, Kind
 from queuemodel.profile.measurements import Measurement
+from queuemodel.profile.scenario import SHARDED
 
 from .published import Scaling, cloud, clusters, far_of, full_nodes, jobs, published, sharded, testbed
 

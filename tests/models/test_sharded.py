@@ -6,9 +6,10 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.models.scaling import Prior, ScalingData, Sizes, fit_scaling
-from queuemodel.models.scaling.law import SHARDED, sharded, synchronous
+from queuemodel.models.scaling.law import TRANSFERS, sharded, synchronous
 from queuemodel.models.scaling.prior import of_gathers
 from queuemodel.profile.gathers import Gather, read_gathers
+from queuemodel.profile.scenario import SHARDED
 
 NOTHING = {name: np.zeros((1, 1)) for name in ("straggling", "inside a node", "gather", "latency")}
 SHARE = {"forward share": np.full((1, 1), 1 / 3)}
@@ -68,7 +69,7 @@ def test_an_all_gather_is_a_ring_of_messages():
 def test_zero_1_gathers_once_less():
     v = NOTHING | {"gather": np.full((1, 1), 0.3), "latency": np.full((1, 1), 0.001)}
     sizes = np.array([[16.0, 64.0], [2.0, 8.0], [8.0, 8.0]])
-    (forward, fsdp), (same, once) = (SHARDED[name](v, *sizes) for name in ("fsdp", "zero-1"))
+    (forward, fsdp), (same, once) = (TRANSFERS[name](v, *sizes) for name in ("fsdp", "zero-1"))
     np.testing.assert_allclose(forward, same)
     np.testing.assert_allclose(fsdp, once + forward)
     assert np.all(law("zero-1", gather=0.5)[1:] < law("fsdp", gather=0.5)[1:])
@@ -149,6 +150,12 @@ def test_a_knee_that_rows_show_is_identified():
     assert knee.identified
     assert knee.value == pytest.approx(np.interp(np.log(1 / 0.9), np.log(step), NODES), rel=0.5)
     assert f"knee (10 % per GPU lost) on {knee.value:.0f} nodes" in model.note
+
+
+def test_a_job_that_never_loses_has_no_knee():
+    small = fit_scaling([placed(k, 1000.0) for k in (1, 2)], strategy="fsdp", parameters=1e6, layers=2)
+    assert small.parameters[-1].to_row()["value"] is None
+    assert "on over 16,384 nodes" in small.note
 
 
 # Questions.

@@ -119,8 +119,8 @@ def _between(v: Values, n: np.ndarray, k: np.ndarray) -> np.ndarray:
     return np.asarray(v["gather"] * (1.0 - 1.0 / k) + v["latency"] * (n - 1.0))
 
 
-#: What synchronized workers send, by way of training; others reduce gradients.
-SHARDED: dict[str, Callable[..., tuple[Sent, Sent]]] = {
+#: What sharded workers send, by way of training; others reduce gradients.
+TRANSFERS: dict[str, Callable[..., tuple[Sent, Sent]]] = {
     "fsdp": sharded, "hsdp": hybrid, "zero-1": partial(sharded, reductions=1.0),
 }  # fmt: skip
 
@@ -128,7 +128,7 @@ SHARDED: dict[str, Callable[..., tuple[Sent, Sent]]] = {
 def synchronous(v: Values, x: Sizes, compute: np.ndarray, strategy: str = "all-reduce") -> np.ndarray:
     """Relative step time (B, n) of synchronized workers, from the relative computation (1 or B, n) of one."""
     n, k, g = x.placements.T
-    sent = SHARDED.get(strategy, all_reduce)(v, n, k, g)
+    sent = TRANSFERS.get(strategy, all_reduce)(v, n, k, g)
     c = compute * (1.0 + v["straggling"] * _largest(n))[:, x.placement]
     before, after = (m[:, x.placement] if isinstance(m, np.ndarray) else m for m in sent)
     return _hiding(v["forward share"] * c, before) + _hiding((1.0 - v["forward share"]) * c, after)

@@ -18,10 +18,11 @@ from ...curves.prediction import Prediction, effective_draws
 from ...profile.gathers import Gather
 from ...profile.job import Job
 from ...profile.measurements import Measurement
+from ...profile.scenario import SHARDED
 from ..closed_network.demands import Servers, uneven_shards
 from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
-from .law import SHARDED, Sizes, asynchronous, server_load
+from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior, of_gathers
 
 Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
@@ -263,12 +264,12 @@ class ScalingModel(Model):
                 )
             )  # fmt: skip
         if self.sharded:
-            low, knee, high = np.quantile(self.knee, [0.15866, 0.5, 0.84134], method="nearest")
-            reached = bool(knee <= self.table.sizes.nodes.max())
+            ends = np.quantile(self.knee, [0.15866, 0.5, 0.84134], method="nearest")
+            low, knee, high = np.where(ends < np.inf, ends, np.nan).tolist()
             found.append(
                 Parameter(
-                    "knee", float(knee), "nodes", standard_error=float((high - low) / 2) if high < np.inf else np.nan,
-                    origin="derived", identified=reached, note="10 % of the largest rate per GPU is lost",
+                    "knee", knee, "nodes", standard_error=(high - low) / 2, origin="derived",
+                    identified=knee <= float(self.table.sizes.nodes.max()), note="10 % of the rate per GPU is lost",
                 )
             )  # fmt: skip
         return tuple(found)

@@ -16,8 +16,8 @@ import numpy as np
 from ...base.files import constants
 from ...profile.bandwidth import LINK_EFFICIENCY
 from ...profile.gathers import Gather
-from ...profile.scenario import PRECISIONS
-from .law import SHARDED, Values
+from ...profile.scenario import PRECISIONS, SHARDED
+from .law import Values
 
 Kind = Literal["all-reduce", "sync-ps", "sparse gradients", "async-ps", "fsdp", "hsdp", "zero-1"]
 
