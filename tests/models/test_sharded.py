@@ -143,6 +143,22 @@ def test_all_gathers_and_other_jobs_narrow_the_knee():
     assert (knee.unit, knee.identified) == ("nodes", False)
 
 
+@pytest.mark.parametrize("strategy", SHARDED)
+def test_a_step_is_computation_and_what_is_not_hidden(strategy):
+    """Hardly anything at first; all that is sent in the end, of which gathers are a third in fsdp."""
+    step = law(strategy, gather=0.02, latency=2e-2 if strategy == "hsdp" else 2e-3, inside_a_node=1e-3)
+    model = fit_scaling([placed(k, t) for k, t in zip(NODES, step, strict=True)], strategy=strategy)
+    curve = model.throughput([8, 32, 9600])
+    parts = np.column_stack([curve.think_time, curve.residence_time])
+    np.testing.assert_allclose(parts.sum(axis=1), curve.workers / curve.steps_per_second)
+    shares = parts / parts.sum(axis=1, keepdims=True)
+    assert shares[0, 0] > 0.95
+    assert shares[2, 0] < 0.2
+    assert curve.bottleneck == ("gathers" if strategy == "zero-1" else "reductions")
+    gathers = {"fsdp": 1 / 3, "zero-1": 1 / 2, "hsdp": 0.0}[strategy]
+    assert curve.utilization[2, 0] == pytest.approx(gathers, abs=0.05)
+
+
 def test_a_knee_that_rows_show_is_identified():
     step = law("fsdp", gather=0.05, latency=1e-3)
     model = fit_scaling([placed(k, t) for k, t in zip(NODES, step, strict=True)], strategy="fsdp")

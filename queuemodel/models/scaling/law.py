@@ -127,14 +127,19 @@ TRANSFERS: dict[str, Callable[..., tuple[Sent, Sent]]] = {
 
 def synchronous(v: Values, x: Sizes, compute: np.ndarray, strategy: str = "all-reduce") -> np.ndarray:
     """Relative step time (B, n) of synchronized workers, from the relative computation (1 or B, n) of one."""
+    return np.asarray(sum(hiding(c, m) for c, m in passes(v, x, compute, strategy)))
+
+
+def passes(v: Values, x: Sizes, compute: np.ndarray, strategy: str) -> list[tuple[np.ndarray, Sent]]:
+    """Computation and what is sent (B, n), before the first gradient and after."""
     n, k, g = x.placements.T
-    sent = TRANSFERS.get(strategy, all_reduce)(v, n, k, g)
     c = compute * (1.0 + v["straggling"] * _largest(n))[:, x.placement]
-    before, after = (m[:, x.placement] if isinstance(m, np.ndarray) else m for m in sent)
-    return _hiding(v["forward share"] * c, before) + _hiding((1.0 - v["forward share"]) * c, after)
+    sent = TRANSFERS.get(strategy, all_reduce)(v, n, k, g)
+    shares = v["forward share"], 1.0 - v["forward share"]
+    return [(f * c, m[:, x.placement] if isinstance(m, np.ndarray) else m) for f, m in zip(shares, sent, strict=True)]
 
 
-def _hiding(x: np.ndarray, y: Sent) -> np.ndarray:
+def hiding(x: np.ndarray, y: Sent) -> np.ndarray:
     """x ⊕ y with γ = 4: 19 % more than each where they are equal."""
     return np.asarray(np.sqrt(np.sqrt((x * x) ** 2 + (y * y) ** 2)))
 

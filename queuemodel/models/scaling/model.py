@@ -22,13 +22,15 @@ from ...profile.scenario import SHARDED
 from ..closed_network.demands import Servers, uneven_shards
 from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
-from .law import Sizes, asynchronous, server_load
+from .law import Sizes, asynchronous, hiding, passes, server_load
 from .prior import NUMBERS, Prior, of_gathers
 
 Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
 
 #: Nodes up to which a knee is looked for, and at so many numbers of them.
 MOST_NODES, KNEE_POINTS = 16_384, 120
+#: What sharded jobs send during the forward pass, and during the backward pass.
+SENT = ("gathers", "reductions")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,7 +123,7 @@ class ScalingModel(Model):
             workers=workers,
             throughput=np.exp(self.point(draws)),
             prediction=Prediction.drawn(workers, draws, error=self.error(sizes, np.random.default_rng(seed))),
-            breakdown=(lambda X: self._stations(sizes, X)) if free else lambda X: Breakdown(),
+            breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
             method=f"{self.strategy}{on_nodes} (fitted table)",
             note=self.note,
             assumption=self.assumption,
@@ -150,6 +152,26 @@ class ScalingModel(Model):
             bound_upper=np.maximum(upper, X),
             saturation_workers=float(np.median(self.saturation_workers)),
             bottleneck=self.servers.stations[int(shards.argmax())],
+        )
+
+    def _sent(self, sizes: Sizes, X: np.ndarray) -> Breakdown:
+        """Of sharded jobs: what gathers and reductions (with their gathers) add to a step, and how long they take."""
+        if not self.sharded:
+            return Breakdown()
+        v = self.table.values(self.coordinates)
+        parts = passes(v, sizes, self.table.compute(v, sizes), self.strategy)
+        time, whole = sizes.workers / X, sum(hiding(c, m) for c, m in parts)
+        added, busy = (
+            np.column_stack([np.median(some(c, m) / whole, axis=0) for c, m in parts])
+            for some in (lambda c, m: hiding(c, m) - c, lambda c, m: m)
+        )
+        most = int(added[-1].argmax())
+        return Breakdown(
+            stations=SENT,
+            utilization=np.minimum(busy, 1.0),
+            residence_time=added * time[:, None],
+            think_time=(1.0 - added.sum(axis=1)) * time,
+            bottleneck=SENT[most] if added[-1, most] > NUMBERS["lost"] else "",
         )
 
     @property
