@@ -38,7 +38,7 @@ Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
 #: Ways of training without servers; and what these have not.
 ON_NODES = ("all-reduce", *SHARDED)
-OF_SERVERS = ("parameter_servers", "shards", "worker_speeds", *of_group("simulation"))
+OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))
 
 
 def fit(

@@ -47,7 +47,8 @@ NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.num
 SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
 TRANSFER_ORDERS = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
 SHARDINGS = ("round-robin", "greedy")
-#: Bytes of a parameter that is gathered.
+#: Bytes of a gradient over those of single precision; bytes of a parameter that is gathered.
+GRADIENT_PRECISIONS = {"half": 0.5}
 PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
 #: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
 NETWORK_FORMS = ("links", "single")
@@ -197,6 +198,9 @@ class Scenario:
     )
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
+    )
+    gradient_precision: str | None = _ask(
+        "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
     )
     ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
