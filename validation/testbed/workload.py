@@ -181,34 +181,26 @@ class Workload:
 
     def job(self) -> dict[str, Any]:
         """What `job.json` of a recorded series says."""
-        if self.mode == "fsdp":
-            return {
+        if self.mode in RANKS:
+            job = {
                 "parameter_bytes": self.model_bytes,
-                "units": len(self.layers),
                 "bandwidth_mbit": self.bandwidth_mbit,
                 "compute_s": round(self.compute_s, 6),
-                "optimizer_s": self.optimizer_s,
                 "cv": self.cv,
                 "tcp": self.congestion_control or "",
                 "latency_ms": self.buffer_ms,
+                "framework": RANKS[self.mode],
+            }
+            if self.mode != "fsdp":
+                return job | {"tensors": sum(len(la.tensor_bytes) for la in self.layers), "bucket_mb": self.bucket_mb}
+            return job | {
+                "units": len(self.layers),
+                "optimizer_s": self.optimizer_s,
                 "shards": self.shards or "all",
                 "ranks_per_node": self.ranks_per_node,
                 "reshard_after_forward": self.reshard,
                 "separate_group": self.separate_group,
                 "input_buffers": self.input_buffers,
-                "framework": RANKS[self.mode],
-            }
-        if self.mode in RANKS:
-            return {
-                "parameter_bytes": self.model_bytes,
-                "tensors": sum(len(layer.tensor_bytes) for layer in self.layers),
-                "bandwidth_mbit": self.bandwidth_mbit,
-                "compute_s": round(self.compute_s, 6),
-                "cv": self.cv,
-                "bucket_mb": self.bucket_mb,
-                "tcp": self.congestion_control or "",
-                "latency_ms": self.buffer_ms,
-                "framework": RANKS[self.mode],
             }
         return {
             "model_bytes": self.model_bytes,
