@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -86,51 +87,45 @@ def measure(
     if workload.shards and any(n % workload.shards for n in ranks if n > 1):
         raise TestbedError(f"{workload_file}: ranks must be 1 or multiples of {workload.shards} shards")
     begin_series(workload_file, out, workload, "trace_n*", "learned.json", "again.json", "changed.json")
-    rows, later = [], [(n, {}, seed + 1) for n in again] + [(n, one, seed) for one in workload.changes for n in CHANGED]
-    for done, n in enumerate(ranks):
-        progress(f"{n} rank(s)", done, len(ranks) + len(later))
-        with _cluster(workload, Path(workload_file), n, out, priority, seed) as hosts:
-            rows.append(_run(hosts, seconds))
-            if n in [workload.ranks_per_node * nodes for nodes in traced]:
+    runs = [("measured", n, {}, seed) for n in ranks] + [("again", n, {}, seed + 1) for n in again]
+    runs += [("changed", n, change, seed) for change in workload.changes for n in CHANGED]
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for done, (kind, n, change, own_seed) in enumerate(runs):
+        progress(f"{n} rank(s)" + (f", {json.dumps(change)}" if change else ""), done, len(runs))
+        with _cluster(workload, Path(workload_file), change, n, out, priority, own_seed) as hosts:
+            row = ({"change": change} if change else {}) | _run(hosts, seconds)
+            rows[kind].append(row)
+            if kind == "measured" and n in [workload.ranks_per_node * nodes for nodes in traced]:
                 trace = out / f"trace_n{n}"
                 trace.mkdir()
-                _train(
-                    hosts,
-                    trace_rounds,
-                    60 + 20 * trace_rounds / rows[-1]["group_steps_per_s"],
-                    trace=str(trace.resolve()),
-                )
-            if workload.learn and n == max(ranks) > 1:
+                limit = 60 + 20 * trace_rounds / row["group_steps_per_s"]
+                _train(hosts, trace_rounds, limit, trace=str(trace.resolve()))
+            if kind == "measured" and workload.learn and n == max(ranks) > 1:
                 learned = []
                 for name in STRATEGIES:
-                    progress(f"{n} ranks, {name}", done, len(ranks))
+                    progress(f"{n} ranks, {name}", done, len(runs))
                     learned.append(_learn(hosts, name, lesson_of(workload, n), out))
                 (out / "learned.json").write_text("[\n" + ",\n".join(map(json.dumps, learned)) + "\n]\n")
-        write(out / "measured.json", rows)
-    for done, (n, change, other) in enumerate(later, len(ranks)):
-        progress(f"{n} ranks, {change or 'again'}", done, len(ranks) + len(later))
-        file = out / ("changed.json" if change else "again.json")
-        with _cluster(replace(workload, **change), Path(workload_file), n, out, priority, other, change) as hosts:
-            row = ({"change": change} if change else {}) | _run(hosts, seconds)
-            write(file, [*(json.loads(file.read_text()) if file.exists() else []), row])
+        write(out / f"{kind}.json", rows[kind])
     pack(out)
-    return rows
+    return rows["measured"]
 
 
 @contextlib.contextmanager
 def _cluster(
-    workload: Workload, workload_file: Path, n: int, out: Path, priority: int, seed: int, change: dict | None = None
+    workload: Workload, workload_file: Path, change: dict[str, Any], n: int, out: Path, priority: int, seed: int
 ) -> Iterator[dict[str, Host]]:
+    workload = replace(workload, **change)
     places = {f"rank{i}": f"worker{i // workload.ranks_per_node}" for i in range(n)}
     logs = out / "logs"
     logs.mkdir(exist_ok=True)
     shared = {
         "workload_file": str(workload_file.resolve()),
-        "change": change or {},
+        "change": change,
         "addresses": [network.address(place) for place in places.values()],
         "seed": seed,
     }
-    with network.cluster_network(workload, sorted(set(places.values()))):
+    with network.cluster_network(workload, list(dict.fromkeys(places.values()))):
         hosts: dict[str, Host] = {}
         try:
             for rank, (name, place) in enumerate(places.items()):
