@@ -33,14 +33,17 @@ BAD = {
         ({"mode": "k-sync", "awaited": 1.5}, "awaited"), ({"awaited": 0.5}, "awaited needs mode"),
         ({"mode": "bounded-staleness", "staleness_bound": -1}, "staleness_bound"),
         ({"staleness_bound": 1}, "staleness_bound needs mode"), ({"queue": "red"}, "queue must be"),
-        ({"accumulation": 2}, "accumulation, .* need mode"), ({"changes": [{"speed": 2}]}, "speed"),
-        ({"changes": [{"accelerator": 0}]}, "accelerator must be"),
+        ({"accumulation": 2}, "accumulation, .* need mode"), ({"changes": [{"cv": 0.2}]}, "changes need"),
     ],
-    "ddp-tiny": [({"shards": 2}, "shards, .* need mode 'fsdp'"), ({"precision": "double"}, "precision must be")],
+    "ddp-tiny": [
+        ({"changes": [{"speed": 2}]}, "speed"), ({"changes": [{"accelerator": 0}]}, "accelerator must be"),
+        ({"shards": 2}, "shards, .* need mode 'fsdp'"), ({"precision": "double"}, "precision must be"),
+    ],
     "fsdp-tiny": [
         ({"ranks_per_node": 0}, "ranks_per_node"), ({"shards": -1}, "shards"), ({"input_buffers": 0}, "input_buffers"),
     ],
     "learn-tiny": [
+        ({"accumulation": 2}, "without learn"),
         ({"learn": {"examples": 10}}, "batch_size"), ({"mode": "async"}, "learn needs mode"),
         ({"layers": [LAYER]}, "perceptron"),
     ],

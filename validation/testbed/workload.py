@@ -239,8 +239,9 @@ def read_workload(path: str | Path) -> Workload:
     return workload
 
 
-def _default(name: str) -> Any:
-    return next(f.default for f in fields(Workload) if f.name == name)
+def _asks(workload: Workload, names: tuple[str, ...]) -> bool:
+    """Whether any of these fields is not as it is when left out."""
+    return any(f.name in names and getattr(workload, f.name) != f.default for f in fields(workload))
 
 
 def _perceptron(layers: tuple[Layer, ...]) -> bool:
@@ -288,13 +289,11 @@ def _problems(w: Workload) -> list[str]:
             "accumulation, ranks_per_node and input_buffers must be at least 1, shards and optimizer_s at least 0",
         ),
         (
-            w.mode in ("ddp", "fsdp") or all(getattr(w, name) == _default(name) for name in OF_TORCH),
-            f"{', '.join(OF_TORCH)} need mode 'ddp' or 'fsdp', got {w.mode!r}",
+            not _asks(w, OF_TORCH) or (w.mode in ("ddp", "fsdp") and not w.learn),
+            f"{', '.join(OF_TORCH)} need mode 'ddp' or 'fsdp' without learn, got {w.mode!r}",
         ),
-        (
-            w.mode == "fsdp" or all(getattr(w, name) == _default(name) for name in OF_FSDP),
-            f"{', '.join(OF_FSDP)} need mode 'fsdp', got {w.mode!r}",
-        ),
+        (not w.changes or w.mode in RANKS, f"changes need a mode without servers, got {w.mode!r}"),
+        (not _asks(w, OF_FSDP) or w.mode == "fsdp", f"{', '.join(OF_FSDP)} need mode 'fsdp', got {w.mode!r}"),
         (
             all(len(p) == len(la.tensor_bytes) for p, la in zip(w.servers(), w.layers, strict=True)),
             "servers must name one server per tensor of the layer",
