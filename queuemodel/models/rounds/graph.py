@@ -25,6 +25,8 @@ class Task:
         Of a collective: the whole data, gathered or before it is scattered.
     group : str
         Process group of a collective.
+    ranks : int
+        How many ranks meet, neighbours; 0: all. It divides the number of ranks.
     """
 
     stream: str
@@ -32,6 +34,7 @@ class Task:
     kind: str = ""
     bytes: float = 0.0
     group: str = ""
+    ranks: int = 0
 
 
 def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -44,8 +47,11 @@ def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Seq
     free: dict[str, np.ndarray] = {}
     for task, duration, late in zip(tasks, seconds, latency, strict=True):
         start = reduce(np.maximum, [ends[i] for i in task.after], free.get(task.stream, np.zeros(1)))
-        if task.kind:  # its ranks meet
+        if task.kind and not task.ranks:  # its ranks meet
             start = np.max(start, axis=-1, keepdims=True)
+        elif task.kind and start.shape[-1] > 1:
+            groups = start.reshape(*start.shape[:-1], -1, task.ranks)
+            start = np.repeat(groups.max(axis=-1), task.ranks, axis=-1)
         free[task.stream] = start + duration
         ends.append(free[task.stream] + late)
     return ends
