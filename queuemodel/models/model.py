@@ -26,8 +26,8 @@ NONE = np.empty(0)
 
 #: Fields of a scenario that differ from the machines of the data, and are not their description.
 CHANGED = (
-    *of_group("machines"), *of_group("shards"), *of_group("rounds"), "worker_bandwidth", "straggler_probability",
-    "straggler_slowdown",
+    *of_group("machines"), *of_group("shards"), *of_group("rounds"), *of_group("sharded"), "worker_bandwidth",
+    "straggler_probability", "straggler_slowdown",
 )  # fmt: skip
 
 

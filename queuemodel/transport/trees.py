@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -215,3 +215,8 @@ COLLECTIVES: dict[str, Algorithm] = {
     "parameter-servers": ParameterServers(),
     "split-servers": SplitServers(),
 }
+
+
+def algorithm_of(wanted: str | object) -> Algorithm:
+    """An algorithm, by its name or itself."""
+    return COLLECTIVES[wanted] if isinstance(wanted, str) else cast("Algorithm", wanted)

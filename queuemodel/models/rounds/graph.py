@@ -8,6 +8,9 @@ from functools import reduce
 
 import numpy as np
 
+#: Names of process groups begin with how they grow: with all ranks, not (they are of neighbours), or with the nodes.
+ALL, INSIDE, ACROSS = "all ranks", "inside a node", "across nodes"
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

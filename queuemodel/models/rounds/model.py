@@ -16,12 +16,12 @@ from ...base.estimates import Parameter
 from ...base.files import constants
 from ...base.results import counted, percent
 from ...curves.prediction import Prediction
-from ...profile.bandwidth import contradiction, hardly_used, transfer_time
+from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.scenario import of_group
 from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
-from ...transport.trees import COLLECTIVES
+from ...transport.trees import COLLECTIVES, algorithm_of
 from ..model import Breakdown, Model, Outcome
 from .fit import FittedRounds
 from .group import (
@@ -39,7 +39,7 @@ from .group import (
 )
 from .loading import input_waits
 from .schemes import SCHEMES, Buckets, Scheme, Slices
-from .times import NodeLink, slowest_of
+from .times import NodeLink, at_bandwidth, slowest_of
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
@@ -108,13 +108,10 @@ class AllReduceModel(Model):
         """What a node's link carries among so many ranks."""
         carried, latency = self.fitted.carried(ranks)
         carried *= math.exp(-self.fitted.library.slower * self._doublings(ranks))
-        bandwidth, nominal = self.scenario.bandwidth, self.fitted.nominal
-        if bandwidth not in (None, nominal):
-            seconds = transfer_time(np.array(1.0 / carried), 1.0, nominal=nominal, bandwidth=bandwidth)
-            carried = 1.0 / float(seconds)
         alone = self._in_turn and isinstance(self.collective, Ring)
         wanted = self.scenario.latency
-        return NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
+        link = NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
+        return at_bandwidth(link, self.fitted.nominal, self.scenario.bandwidth)
 
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""
@@ -172,8 +169,8 @@ class AllReduceModel(Model):
 
     @property
     def _combined(self) -> Algorithm:
-        wanted: Any = self.scenario.collective
-        return COLLECTIVES[wanted] if isinstance(wanted, str) else wanted or self.fitted.library.collective
+        wanted = self.scenario.collective
+        return algorithm_of(wanted) if wanted else self.fitted.library.collective
 
     @cached_property
     def collective(self) -> Algorithm:

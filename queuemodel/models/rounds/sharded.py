@@ -1,0 +1,316 @@
+"""Sharded training (FSDP, ZeRO, HSDP): rounds of computations, gathers of parameters and reductions of gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from ...base.errors import ModelError
+from ...base.estimates import Parameter
+from ...base.files import constants
+from ...base.results import counted, percent
+from ...curves.prediction import Prediction
+from ...profile.bandwidth import contradiction, hardly_used
+from ...profile.job import Job
+from ...profile.measurements import Measurement
+from ...transport.collectives import Link
+from ...transport.trees import algorithm_of
+from ..model import Breakdown, Model, Outcome
+from .graph import ACROSS
+from .placement import SHARDED, Placement, Step, in_copies, round_times, without_resharding
+from .sharded_fit import FittedShards
+from .times import NodeLink, at_bandwidth, sampler
+
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["sharded"]
+MODEL_ERROR, RECORDED_ERROR, UNRECORDED = (_NUMBERS[name] for name in ("model_error", "recorded_error", "unrecorded"))
+ERROR_PER_DOUBLING, ROUND_NOISE = (constants(__package__)["model"][n] for n in ("error_per_doubling", "round_noise"))
+
+#: Ranks in all drawn rounds together, and the least and most rounds; numbers of ranks, of many, that are computed.
+DRAWN, FEWEST, SAMPLES, GRID = 12_800, 12, 200, 24
+PLACES = ("gathers", "reductions", "stragglers")
+REDUCTIONS = ("reduce-scatter", "all-reduce")
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Drawn rounds of n ranks: their computations, and how long the rounds take."""
+
+    steps: list[Step]
+    placement: Placement
+    computed: np.ndarray  # (samples, ranks, computations): Seconds
+
+    def mean_time(self, link: NodeLink, *, slower: float = 1.0, without: Collection[str] = ()) -> float:
+        """Mean seconds of a round when computation takes ``slower`` times as long, and some kinds no time."""
+        computed = self.computed if slower == 1.0 else slower * self.computed
+        return float(round_times(self.steps, computed, self.placement, link, without=without).mean())
+
+    def busy(self, link: NodeLink, kinds: Collection[str]) -> float:
+        """Seconds of a round in which collectives of these kinds are under way, if none overlap."""
+        return sum(self.placement.seconds(one, link) for one in self.steps if one.task.kind in kinds)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardedModel(Model):
+    """Synchronous training whose ranks share the parameters, gather them unit by unit and scatter their gradients.
+
+    Made of what `fit_shards` found; changed by `what_if`; solved by `throughput`, whose workers are ranks. Computation
+    is proportional to the batch size.
+    """
+
+    fitted: FittedShards
+    measured: tuple[Measurement, ...] = ()
+    changes = (
+        "bandwidth", "accelerator_speed", "batch_size", "latency", "collective", "ranks_per_node", "inside_bandwidth",
+        "shard_group", "reshard",
+    )  # fmt: skip
+    kind = "of sharded training"
+
+    @property
+    def job(self) -> Job:
+        """The job, with the batch size that it has here."""
+        job = self.fitted.job
+        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
+
+    @property
+    def conditions(self) -> tuple[Measurement, ...]:
+        """See `Model`."""
+        return self.measured
+
+    def is_here(self, point: Measurement) -> bool:
+        """See `Model`."""
+        wanted = self.scenario.bandwidth
+        same = point.bandwidth == (None if wanted == self.fitted.nominal else wanted)
+        return same and not replace(self, scenario=replace(self.scenario, bandwidth=None)).other_machines
+
+    @property
+    def other_machines(self) -> bool:
+        """Whether anything differs from what was profiled: naming its own machines requests no others."""
+        recorded, wanted = self.fitted.run.placement, self.scenario.specified
+        own = {
+            "bandwidth": self.fitted.nominal, "latency": self.fitted.link.latency, "accelerator_speed": 1.0,
+            "batch_size": self.fitted.job.batch_size, "collective": recorded.collective,
+            "ranks_per_node": recorded.per_node, "shard_group": recorded.shards, "reshard": self._reshards,
+            "inside_bandwidth": self.scenario.inside_bandwidth,
+        }  # fmt: skip
+        if self.scenario.collective:
+            wanted = wanted | {"collective": algorithm_of(self.scenario.collective)}
+        return any(value != own.get(name) for name, value in wanted.items())
+
+    @property
+    def _reshards(self) -> bool:
+        """Whether the recorded backward pass gathers parameters again."""
+        return len(without_resharding(self.fitted.run.steps)) < len(self.fitted.run.steps)
+
+    def check(self) -> None:
+        """See `Model`: refuse what the profile does not determine."""
+        wanted, recorded = self.scenario, self.fitted.run.placement
+        kinds = {one.task.kind: one.task.group for one in self.fitted.run.steps if one.task.kind in SHARDED}
+        if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None and recorded.per_node == 1:
+            raise ModelError(
+                "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
+                "25GB/s of PCIe: ranks on nodes of their own do not show it"
+            )
+        if wanted.shard_group is not None and any(group.startswith(ACROSS) for group in kinds.values()):
+            raise ModelError("shard_group: parameters are shared by ranks of other nodes only; leave it out")
+        if wanted.reshard and not self._reshards:
+            raise ModelError(
+                "reshard: the recorded steps gather parameters once; record a step that gathers them twice"
+            )
+        for kind in {one.task.kind for one in self.steps} - {""}:
+            self.placement(2).collective.time(1.0, 2, Link(1.0), kind=kind)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The graph of a round, as changed."""
+        steps = list(self.fitted.run.steps)
+        if self.scenario.reshard is False:
+            steps = without_resharding(steps)
+        return in_copies(steps) if self._shards else steps
+
+    @property
+    def _shards(self) -> int:
+        wanted = self.scenario.shard_group
+        return self.fitted.run.placement.shards if wanted is None else wanted
+
+    def placement(self, ranks: int) -> Placement:
+        """Where so many ranks are."""
+        wanted, recorded = self.scenario, self.fitted.run.placement
+        inside = None if wanted.inside_bandwidth is None else Link(wanted.inside_bandwidth)
+        return replace(
+            recorded,
+            ranks=ranks,
+            per_node=wanted.ranks_per_node or recorded.per_node,
+            shards=self._shards,
+            inside=inside,
+            collective=algorithm_of(wanted.collective) if wanted.collective else recorded.collective,
+        )
+
+    @property
+    def link(self) -> NodeLink:
+        """What a node's link carries."""
+        found, wanted = at_bandwidth(self.fitted.link, self.fitted.nominal, self.scenario.bandwidth), self.scenario
+        return found if wanted.latency is None else found._replace(latency=wanted.latency)
+
+    @property
+    def slowness(self) -> float:
+        """How much longer computation takes than when profiled."""
+        return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
+
+    def drawn(self, ranks: int, seed: int) -> Drawn:
+        """Rounds of so many ranks, fewer of many: their slowest varies little."""
+        placement = self.placement(ranks)
+        n = placement.padded
+        samples = min(SAMPLES, max(FEWEST, DRAWN // n))
+        draw = sampler(np.cumsum(self.slowness * self.fitted.rows, axis=1))
+        rows = draw(np.random.default_rng(seed), samples * n).reshape(samples, n, -1)
+        paces = self.fitted.paces[:n]
+        rows[:, : len(paces)] *= np.array(paces)[:, None]
+        return Drawn(self.steps, placement, np.maximum(np.diff(rows, axis=-1, prepend=0.0), 0.0))
+
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """Groups drawn from the recorded ranks, their rounds timed by `round_times`; smooth between a grid of ranks.
+
+        Errors: the sampling of rounds, bandwidth and latency, and the model where nothing was recorded.
+        """
+        fitted = self.fitted
+        grid = np.unique(
+            np.concatenate([workers[:8], workers[np.unique(np.geomspace(1, len(workers), GRID).astype(int) - 1)]])
+        )
+        parts = np.array([self._parts(n, seed) for n in grid.tolist()])
+        T, gathers, reductions, stragglers, gathering, reducing, *effects = np.array(
+            [np.interp(np.log(workers), np.log(grid), one) for one in parts.T]
+        )
+        compute = float(fitted.rows.sum(axis=1).mean()) * self.slowness
+        other = (workers > fitted.ranks) | self.other_machines
+        here = [point for point in self.measured if self.is_here(point)]
+        added = np.stack([gathers, reductions, stragglers], axis=-1)
+        busy = np.stack([gathering, reducing, stragglers], axis=-1)
+        shares = dict(zip(PLACES, added[-1].tolist(), strict=True), compute=compute)
+        return Outcome(
+            workers=workers,
+            throughput=workers / T,
+            prediction=Prediction(
+                workers=workers,
+                mean=np.log(workers / T)[:, None],
+                weights=np.ones(1),
+                kind=np.zeros(1, int),
+                error=np.where(other, MODEL_ERROR, RECORDED_ERROR)[:, None],
+                noise=np.zeros(len(workers)),
+                spread=np.column_stack(effects),
+                correlation=ERROR_PER_DOUBLING,
+            ),
+            noise=ROUND_NOISE,
+            breakdown=lambda X: Breakdown(
+                stations=PLACES,
+                utilization=np.minimum(busy / T[:, None], 1.0),
+                residence_time=added,
+                think_time=T - added.sum(axis=-1),
+                bound_lower=np.minimum(workers / (T + gathering + reducing), X),
+                bound_upper=np.maximum(
+                    workers / np.minimum(np.maximum(compute, np.maximum(gathering, reducing)), T), X
+                ),
+                bottleneck=max(shares, key=shares.__getitem__),
+            ),
+            method=f"sharded ({type(self.placement(2).collective).__name__}, max-plus recursion over recorded rounds)",
+            note=self.note,
+            workers_per_node=self.placement(1).per_node,
+            profiled_workers=max(0 if self.other_machines else fitted.ranks, *(p.workers for p in here), 0),
+            measured=tuple((p.workers, p.steps_per_second) for p in here),
+            synchronous=True,
+        )
+
+    def _parts(self, ranks: int, seed: int) -> list[float]:
+        """Seconds of a round, what gathers, reductions and stragglers add, collectives alone, and errors by cause.
+
+        The errors are of the logarithm of the round's time: of computation, bandwidth and latency.
+        """
+        drawn, link, rows = self.drawn(ranks, seed), self.link, self.fitted.rows
+        compute = float(drawn.computed.sum(axis=-1).mean())
+        beside = self.fitted.tail if ranks > 1 else self._alone
+        alone = drawn.mean_time(link, without=(*SHARDED, *REDUCTIONS))
+        reduced = drawn.mean_time(link, without=("all-gather",))
+        time = drawn.mean_time(link)
+
+        def half(change: tuple[float, float], slower: float) -> float:
+            ends = [
+                drawn.mean_time(
+                    NodeLink(link.bandwidth * math.exp(s * change[0]), link.latency * math.exp(s * change[1])),
+                    slower=math.exp(s * slower),
+                )
+                for s in (1.0, -1.0)
+            ]
+            return math.log((ends[0] + beside) / (ends[1] + beside)) / 2
+
+        total = rows.sum(axis=1)
+        m, spread = len(total), float(total.std() / total.mean())
+        few = (2 * max(m - 1, 1)) ** -0.5 * (alone / compute - 1)  # relative, of a standard deviation
+        unlike = UNRECORDED if self.fitted.unrecorded and ranks > 1 else 0.0
+        sampling = float(np.linalg.norm([spread / m**0.5, few, unlike]))
+        sd = np.sqrt(np.diag(self.fitted.covariance)) * [1.0, self.scenario.latency is None]
+        errors = [half((0.0, 0.0), sampling), half((sd[0], 0.0), 0.0), half((0.0, sd[1]), 0.0)]
+        added = [max(time - reduced, 0.0), max(reduced - alone, 0.0), max(alone - compute, 0.0)]
+        busy = [drawn.busy(link, ("all-gather",)), drawn.busy(link, REDUCTIONS)]
+        return [time + beside, *added, *busy, *errors]
+
+    @property
+    def _alone(self) -> float:
+        """Seconds of a round of one rank beyond its computation."""
+        return (self.fitted.alone - float(self.fitted.rows.sum(axis=1).mean())) * self.slowness
+
+    @property
+    def bandwidth(self) -> float | None:
+        """See `Model`."""
+        return self.scenario.bandwidth or self.fitted.nominal
+
+    @property
+    def note(self) -> str:
+        """What the profile does not determine."""
+        fitted, notes = self.fitted, []
+        if not fitted.latency_known and self.scenario.latency is None:
+            notes.append("latency is assumed: hardly identifiable from two nodes")
+        if fitted.unrecorded:
+            notes.append(
+                f"{fitted.ranks - fitted.unrecorded} of {fitted.ranks} ranks recorded: differences between ranks are "
+                f"unknown, the interval allows {percent(UNRECORDED)} of computation for them"
+            )
+        if fitted.paces:
+            slow = int(np.argmax(np.abs(np.log(fitted.paces))))
+            notes.append(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others")
+        notes += [check(fitted.link.bandwidth, fitted.nominal) for check in (contradiction, hardly_used)]
+        notes.append(f"recorded rounds replay within {percent(abs(fitted.missed))}")
+        return "; ".join(filter(None, notes))
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, with its uncertainty."""
+        fitted, link = self.fitted, self.link
+        total = self.slowness * fitted.rows.sum(axis=1)
+        spread = np.sqrt(np.diag(fitted.covariance))
+        m = len(total)
+        return (
+            Parameter("computation", float(total.mean()), "s", standard_error=float(total.std() / m**0.5)),
+            Parameter(
+                "straggler spread", float(total.std() / total.mean()), "-", identified=m > 1 and not fitted.unrecorded,
+                note="standard deviation of a rank's computation over its mean",
+            ),
+            Parameter("effective bandwidth", link.bandwidth, "B/s", standard_error=link.bandwidth * float(spread[0])),
+            Parameter(
+                "latency", link.latency, "s/message", standard_error=link.latency * float(spread[1]),
+                origin="measured" if fitted.latency_known else "assumed", identified=fitted.latency_known,
+                note="" if fitted.latency_known else "hardly identifiable from two nodes",
+            ),
+        )  # fmt: skip
+
+    def caption(self) -> str:
+        """Job, collectives, and what the fit does not determine."""
+        kinds = [one.task.kind for one in self.steps]
+        each = ", ".join(counted(kinds.count(kind), kind) for kind in ("all-gather", *REDUCTIONS) if kind in kinds)
+        size, shards = self.job.parameter_bytes / 1e6, self._shards
+        who = f"each {shards} ranks share" if shards else "all ranks share"
+        return f"{self.job.name or 'job'}, {who} {size:.3g} MB: {each} a round; {self.note}"
