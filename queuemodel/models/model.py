@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,18 @@ from ..curves.curve import ThroughputCurve, require_workers
 from ..curves.prediction import Prediction
 from ..profile.job import Job
 from ..profile.measurements import Measurement
+from ..profile.profile import Profile
 from ..profile.scenario import Scenario, of_group, require_answered
 from ..profile.throughputs import doubt
 from .explorer import Explorer
 
 NONE = np.empty(0)
 
+Data: TypeAlias = Profile | Sequence[Measurement]
+#: A model's refusal of data that are another model's.
+OTHER_DATA = "-"
+#: Fields of a scenario that are no change of a model's.
+NO_CHANGES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *of_group("network"))
 
 #: Fields of a scenario that differ from the machines of the data, and are not their description.
 CHANGED = (
@@ -184,6 +190,36 @@ class Model(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
         return [parameter.to_row() for parameter in self.parameters]
+
+
+class Kind(Protocol):
+    """A kind of model, a folder of this one: for which data and questions it is, and how it is made of them."""
+
+    METHOD: str  # of `predict`, that asks for it
+    NEEDS: str  # Which data
+
+    def refuses(self, data: Data, question: Scenario) -> str:
+        """Why it has no answer, `OTHER_DATA`, or "" where it has one."""
+
+    def of(self, data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> Model:
+        """The model, on the machines of the question."""
+
+
+def on_nodes(data: object) -> bool:
+    """Whether it is a table that says on how many nodes GPUs were measured."""
+    return isinstance(data, Sequence) and any(getattr(point, "nodes", None) is not None for point in data)
+
+
+def strategy_of(data: Data, question: Scenario) -> str:
+    """How the job trains: as specified, recorded, or else asynchronously."""
+    recorded = isinstance(data, Profile) and data.rounds and not data.steps
+    told = getattr(data, "strategy", "") or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
+    return question.strategy or told
+
+
+def changes_of(question: Scenario) -> dict[str, Any]:
+    """What differs from the machines of the data."""
+    return {name: value for name, value in question.specified.items() if name not in NO_CHANGES}
 
 
 def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:

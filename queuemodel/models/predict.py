@@ -1,6 +1,6 @@
 """The verbs: a profile or measurements, and a question, to a model, a curve or a simulation.
 
-A question is read and refused here, once; its model follows from the data and from the way of training.
+A question is read and refused here, once; its model is the first of `MODELS` that does not refuse it.
 """
 
 from __future__ import annotations
@@ -11,51 +11,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-import msgspec
-
 from ..base.checks import require_choice, require_count, require_seed
-from ..base.errors import DataError, FitError, ModelError
+from ..base.errors import DataError, ModelError
 from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
-from ..profile.job import Job
 from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, NUMBERS, Scenario, of_group
-from ..profile.synchronization import Synchronization
-from ..profile.throughputs import as_throughputs, on_profiled_links, require_measured, warn_of_rounds
+from ..profile.throughputs import as_throughputs, require_measured
+from ..queueing.solve import Solver
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
-from .closed_network.calibration import fit_network
-from .closed_network.demands import Form
-from .closed_network.fit import own_scv
-from .closed_network.model import TrainingModel
-from .model import Model
-from .rounds.fit import fit_rounds, rounds_of_steps
-from .rounds.model import AllReduceModel
-from .rounds.view import SimulatedRounds, simulate_rounds
-from .scaling import ScalingModel, fit_scaling
-from .scaling.model import Strategy as TableStrategy
-from .simulation.model import SimulationModel
+from . import closed_network, rounds, scaling, simulation
+from .closed_network import TrainingModel
+from .model import OTHER_DATA, Data, Kind, Model, on_nodes, strategy_of
+from .rounds import AllReduceModel, SimulatedRounds, simulate_rounds
+from .scaling.table import KNOWN
+from .simulation import SimulationModel
 
+#: In order of preference.
+MODELS: tuple[Kind, ...] = (simulation, closed_network, rounds, scaling)
 PathName: TypeAlias = str | os.PathLike[str]
-Data: TypeAlias = Profile | Sequence[Measurement]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
-METHODS = ("auto", "mva", "trace")
-UNTRACED = "needs a profile with recorded operations; import one from traces"
-#: What is assumed of throughputs alone where no strategy is given.
-ASSUMED = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
-#: What may be known of throughputs alone besides, by way of training.
-KNOWN: dict[str, tuple[str, ...]] = {
-    "async-ps": ("batch_size", "parameter_bytes"),
-    "sync-ps": ("batch_size", "parameter_bytes", "sparse_gradients"),
-    "all-reduce": ("batch_size", "parameter_bytes", "sparse_gradients", "ranks_per_node"),
-}
+METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
 #: What all-reduce has not.
 OF_SERVERS = ("parameter_servers", "shards", "worker_speeds", *of_group("simulation"))
-#: Fields of a scenario that are no change of a model's.
-NO_MACHINES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *of_group("network"))
 
 
 def fit(
@@ -65,7 +47,7 @@ def fit(
     throughputs: Measured = (),
     seed: int = 0,
     **fields: Any,
-) -> TrainingModel | AllReduceModel | ScalingModel:
+) -> Model:
     """Fit the model of a training job.
 
     Steps on parameter servers give a closed network (`TrainingModel`) of asynchronous workers, of a barrier (sync-ps)
@@ -111,113 +93,32 @@ def fit(
     QueueModelWarning
         Where throughputs of synchronous training look like rounds per second.
     """
-    data = read_if_path(data)
+    data = cast(Data, read_if_path(data))
     require_measured(data, "fit")
     measured = as_throughputs(measured_besides(data, throughputs))
     require_seed(seed, "fit: seed")
     question = (scenario or Scenario()).updated(**fields)
-    strategy = require_answerable(data, question)
-    return _fitted(cast("Profile | Sequence[Measurement]", data), question, strategy, measured, seed)
+    require_answerable(data, question)
+    kind = kind_of_model(data, question, [kind for kind in MODELS if kind is not simulation])
+    return kind.of(data, question, measured, seed=seed)
 
 
-def _fitted(
-    data: Profile | Sequence[Measurement],
-    question: Scenario,
-    strategy: str,
-    throughputs: Sequence[Measurement],
-    seed: int,
-) -> TrainingModel | AllReduceModel | ScalingModel:
-    """The model that is solved, of a question that belongs to the data."""
-    profile = data if isinstance(data, Profile) else None
-    if profile:
-        profile, question = question.on(profile)
-    stepped = profile is not None and bool(profile.steps)
-    rounds = profile is not None and bool(profile.rounds)
-    machines = {name: value for name, value in question.specified.items() if name not in NO_MACHINES}
-    if question.form and (strategy == "all-reduce" or not stepped):
-        raise ModelError("form applies to steps on parameter servers alone; leave it out")
-    if rounds and not stepped and strategy != "all-reduce":
-        raise ModelError("the profile has synchronous rounds only; use strategy 'all-reduce'")
-    if not rounds and not stepped and strategy in KNOWN and not question.backup_workers:
-        return _of_table(data, throughputs, question, strategy, seed)
-    if profile and strategy == "all-reduce":
-        fitted = fit_rounds(profile) if rounds else rounds_of_steps(profile)
-        return AllReduceModel(fitted, measured=tuple(on_profiled_links(throughputs, profile))).what_if(**machines)
-    what = "sync-ps with backup workers" if question.backup_workers else strategy
-    if profile is None or not stepped:
-        raise ModelError(f"strategy {what!r} needs a profile with recorded steps; import or record one")
-    waiting = question.synchronization
-    if not waiting.solvable:
-        raise ModelError(f"strategy {what!r} is not a closed network; `predict` simulates recorded operations")
-    form = cast("Form", question.form or "links")
-    synchronized: list[Measurement] = []
-    if waiting != Synchronization():  # one worker waits for nobody
-        synchronized = on_profiled_links([point for point in throughputs if point.workers > 1], profile)
-        throughputs = [point for point in (*profile.throughputs, *throughputs) if point.workers == 1]
-        profile = msgspec.structs.replace(profile, throughputs=[])
-    network = fit_network(profile, throughputs=throughputs, form=form, seed=seed)
-    if waiting.together:
-        network = replace(network, barrier=own_scv(profile))
-    steps_per_round = 0 if waiting.together else waiting.number
-    return replace(network, steps_per_round=steps_per_round, synchronized=tuple(synchronized)).what_if(**machines)
+def kind_of_model(data: Data, question: Scenario, kinds: Sequence[Kind] = MODELS) -> Kind:
+    """The first kind of model that has an answer.
 
-
-def _of_table(
-    data: Profile | Sequence[Measurement],
-    throughputs: Sequence[Measurement],
-    question: Scenario,
-    strategy: str,
-    seed: int,
-) -> ScalingModel:
-    """Of a table of measurements, or of a profile that has no more."""
-    profile = data if isinstance(data, Profile) else None
-    if profile and (own := question.of(KNOWN["async-ps"])):
-        raise ModelError(f"{next(iter(own))} applies to tables of measurements; a profile has its own")
-    if of_network := question.of(of_group("network")):
-        raise ModelError(f"{next(iter(of_network))} does not apply to measurements alone; leave it out")
-    measured = as_throughputs([*(data.throughputs if isinstance(data, Profile) else data), *throughputs])
-    if not measured:
-        raise FitError("fit: at least one measurement is needed, got none")
-    if profile:
-        measured = on_profiled_links(measured, profile)
-    links, profiled = {point.bandwidth for point in measured}, profile.cluster.bandwidth if profile else None
-    if len(links) > 1 or (profiled is not None and links != {None}):
-        raise FitError("fit: measurements alone do not determine the effect of bandwidth; give those of one bandwidth")
-    link, ranks = next(iter(links), None) or profiled, question.ranks_per_node
-    if ranks and (wrong := next((p for p in measured if p.nodes is None and p.workers % ranks), None)):
-        raise FitError(
-            f"fit: workers are ranks on whole nodes of {ranks} (ranks_per_node), got a measurement of {wrong.workers}; "
-            "leave groups inside a node out, or give a column nodes"
-        )
-    sizes = {point.batch_size for point in measured if point.batch_size}
-    sized, size = bool(sizes), question.batch_size or (min(sizes) if len(sizes) == 1 else None)
-    g = ranks or question.gpus_per_node or max(p.fullest_node for p in measured)
-    rows = [msgspec.structs.replace(p, bandwidth=None) for p in measured]
-    if ranks or on_nodes(measured):  # those without nodes are on as few as they fit, with the batch that is asked for
-        rows = [
-            p if p.nodes else msgspec.structs.replace(
-                p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size
-            )
-            for p in rows
-        ]  # fmt: skip
-    job = profile.job if profile else None
-    if job is None and not sized:
-        bytes_known = int(question.parameter_bytes or 0)
-        job = Job(batch_size=question.batch_size or 1, parameter_bytes=bytes_known, tensors=0)
-    model = fit_scaling(
-        rows,
-        strategy=cast("TableStrategy", strategy),
-        sparse_gradients=bool(question.sparse_gradients),
-        parameter_bytes=(job.parameter_bytes if job else question.parameter_bytes) or None,
-        link=link,
-        seed=seed,
-    )
-    if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
-        warn_of_rounds(rows)
-    assumed = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
-    used = ("ranks_per_node", "parameter_bytes", "sparse_gradients", *(() if sized else ("batch_size",)))
-    machines = {n: v for n, v in question.specified.items() if n not in (*NO_MACHINES, *used)}
-    return replace(model, known_job=job, assumption=assumed).what_if(**machines)
+    Raises
+    ------
+    ModelError
+        Why none has.
+    """
+    reasons = [kind.refuses(data, question) for kind in kinds]
+    if "" in reasons:
+        return kinds[reasons.index("")]
+    method = f"method {kinds[0].METHOD!r}" if len(kinds) == 1 else ""
+    own = next((one for one in reasons if one != OTHER_DATA), f"needs {kinds[0].NEEDS}")
+    other = [kind.METHOD for kind in MODELS if kind not in kinds and kind.METHOD and not kind.refuses(data, question)]
+    instead = f"; use method {other[0]!r}{'' if method else ' of predict'}" if other else ""
+    raise ModelError(f"{method or f'strategy {strategy_of(data, question)!r}'} {own}{instead}")
 
 
 def predict(
@@ -225,7 +126,7 @@ def predict(
     scenario: Scenario | None = None,
     *,
     workers: int | Iterable[int] = range(1, 33),
-    method: str = "auto",
+    method: str | Solver = "auto",
     throughputs: Measured = (),
     confidence: float = 0.9,
     seed: int = 0,
@@ -244,9 +145,10 @@ def predict(
         strategies are simulated (docs/explanation/strategies); ``"all-reduce"`` trains in rounds that end in one,
         from recorded rounds, throughputs, or the operations of steps on servers.
     workers : iterable of int
-    method : {"auto", "mva", "trace"}
+    method : {"auto", "mva", "trace"}, or a solver of closed networks
         ``"mva"`` fits the closed network and solves it; ``"trace"`` simulates the recorded operations; ``"auto"`` takes
-        the simulation when the profile holds operations of one worker alone and covers everything requested.
+        the simulation when the profile holds operations of one worker alone and covers everything requested. A solver
+        of `queuemodel.queueing`, or one of your own, solves the closed network in place of its rule.
     throughputs : sequence of Measurement or Profile
         Measured besides the profile, or paths, of workers who wait for each other as in the scenario; of a profile of
         several workers, what its steps show. They condition what is predicted (`queuemodel.curves.prediction`).
@@ -265,63 +167,32 @@ def predict(
     ModelError
         For an unknown method, or a question that the data do not answer.
     """
-    data = cast("Data", read_if_path(data))
+    data = cast(Data, read_if_path(data))
     require_measured(data, "predict")
-    throughputs = measured_besides(data, throughputs)
-    require_choice(method, "predict: method", METHODS)
+    measured = as_throughputs(measured_besides(data, throughputs))
     counts = require_workers(workers).tolist()
     require_seed(seed, "predict: seed")
     question = (scenario or Scenario()).updated(**fields)
-    measured, strategy = as_throughputs(throughputs), require_answerable(data, question)
-    model: Model
-    if isinstance(data, Profile) and data.steps and strategy != "all-reduce":
-        waiting = question.synchronization
-        waiting.require_workers(counts[0])
-        if simulated(data, question, method):
-            profile, question = question.on(data)
-            alike = [p for p in data.throughputs if p.workers == 1 or waiting == Synchronization()]
-            model = SimulationModel(profile, (*alike, *measured), waiting, {"progress": progress})
-            return model.throughput(counts, confidence=confidence, seed=seed, **question.of(model.changes))
-    elif method == "trace" or (method == "mva" and strategy == "all-reduce"):
-        raise ModelError(f"predict: method {method!r} {UNTRACED}")
-    for name in question.of(of_group("simulation")):
+    require_answerable(data, question)
+    kind = kind_of_model(data, question, _asked(method))
+    if kind.METHOD:  # workers on parameter servers
+        question.synchronization.require_workers(counts[0])
+    if kind is not simulation and (name := next(iter(question.of(of_group("simulation"))), "")):
         raise ModelError(f"predict: {name} applies to the simulation only; use method 'trace'")
-    model = _fitted(cast("Profile | Sequence[Measurement]", data), question, strategy, measured, seed)
+    model = kind.of(data, question, measured, seed=seed)
+    if isinstance(model, SimulationModel):
+        model = replace(model, settings={"progress": progress})
+    if isinstance(model, TrainingModel) and not isinstance(method, str):
+        model = replace(model, solver=method)
     return model.throughput(counts, confidence=confidence, seed=seed)
 
 
-def simulated(profile: Profile, question: Scenario, method: str) -> bool:
-    """Whether the recorded operations are simulated, or else the closed network is solved.
-
-    Raises
-    ------
-    ModelError
-        Where the data allow neither.
-    """
-    reason, waiting = unsimulated(profile, question), question.synchronization
-    if method == "mva" and not waiting.solvable:
-        reason = "has no closed network; use method 'trace'"
-    if reason and not waiting.solvable:
-        raise ModelError(f"predict: strategy {waiting.name!r} {reason}")
-    if reason and method == "trace":
-        instead = "" if reason == UNTRACED else "; use method 'mva'"
-        raise ModelError(f"predict: method 'trace' {reason}{instead}")
-    return not reason and method != "mva"
-
-
-def unsimulated(profile: Profile, question: Scenario) -> str:
-    """Why the recorded operations cannot be simulated with these changes, or ""."""
-    if not any(step.operations for step in profile.steps):
-        return UNTRACED
-    fields = question.on(profile)[1].specified
-    solved_alone = {*TrainingModel.changes} - {*SimulationModel.changes}
-    if unknown := sorted(solved_alone.intersection(fields)):
-        return f"cannot change {', '.join(unknown)}"
-    if question.form not in (None, "links"):
-        return f"has no form {question.form!r}"
-    if profile.cluster.workers != 1:
-        return "requires a profile of one worker, without contention"
-    return ""
+def _asked(method: str | Solver) -> Sequence[Kind]:
+    """The kinds of model that may answer by this method: all, or one."""
+    if not isinstance(method, str):
+        return [closed_network]
+    require_choice(method, "predict: method", METHODS)
+    return [kind for kind in MODELS if method in ("auto", kind.METHOD)]
 
 
 def simulate(
@@ -397,11 +268,9 @@ def simulate(
     )
 
 
-def require_answerable(data: object, question: Scenario) -> str:
-    """How the job trains, as specified, recorded, or else asynchronously; what belongs to other ways is refused."""
-    recorded = isinstance(data, Profile) and data.rounds and not data.steps
-    told = getattr(data, "strategy", "") or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
-    strategy = question.strategy or told
+def require_answerable(data: Data, question: Scenario) -> str:
+    """How the job trains; what belongs to other ways is refused."""
+    strategy = strategy_of(data, question)
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
     if on_nodes(data) and strategy != "all-reduce":
         raise ModelError(f"a table of GPUs on nodes is of strategy 'all-reduce', not {strategy!r}")
@@ -420,11 +289,6 @@ def require_answerable(data: object, question: Scenario) -> str:
         if others and strategy not in others:
             raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")
     return strategy
-
-
-def on_nodes(data: object) -> bool:
-    """Whether it is a table that says on how many nodes GPUs were measured."""
-    return isinstance(data, Sequence) and any(getattr(point, "nodes", None) is not None for point in data)
 
 
 def load(path: PathName) -> Profile | Sequence[Measurement]:

@@ -12,7 +12,8 @@ import numpy as np
 from ..base.checks import require_choice, require_count, require_number, require_seed, require_share
 from ..base.errors import ModelError
 from ..curves.convergence import Convergence, relative_convergence
-from ..models.predict import PathName, read_if_path, unsimulated
+from ..models import simulation
+from ..models.predict import PathName, read_if_path
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from .compression import AdaQuantFL, BlockSign, DoubleCompression, OrderedGradient, SquarmSGD, TopK
@@ -251,7 +252,7 @@ def compare(
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
-    obstacle = unsimulated(profile, Scenario().updated(**settings)) if timing.on_servers else ""
+    obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:

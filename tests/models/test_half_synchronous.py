@@ -133,9 +133,9 @@ def test_strategies_that_are_no_closed_network_need_operations(strategy):
     ):
         with pytest.raises(qm.ModelError, match=match) as error:
             qm.predict(data, workers=[4], **asked, **changes)
-        assert "method 'mva'" not in str(error.value)
+        assert "use method 'mva'" not in str(error.value)
         assert "\n" not in str(error.value)
-    with pytest.raises(qm.ModelError, match="is not a closed network; `predict` simulates"):
+    with pytest.raises(qm.ModelError, match="has no closed network; use method 'trace' of predict"):
         qm.fit(recorded, **asked)
 
 

@@ -1,7 +1,7 @@
 """Steps on parameter servers as a closed network: `demands` of a `fit`, how steps wait (`rules`), `calibration`."""
 
-from .calibration import fit_network
+from .calibration import METHOD, NEEDS, fit_network, of, refuses
 from .model import TrainingModel, staleness
 from .rules import order_statistic
 
-__all__ = ["TrainingModel", "fit_network", "order_statistic", "staleness"]
+__all__ = ["METHOD", "NEEDS", "TrainingModel", "fit_network", "of", "order_statistic", "refuses", "staleness"]

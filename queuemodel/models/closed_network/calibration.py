@@ -1,4 +1,4 @@
-"""From profiled steps, and throughputs measured besides, to the closed network.
+"""From profiled steps, and throughputs measured besides, to the closed network, where there is one.
 
 Those of one worker determine the cost of tracing; those of several condition what is predicted (`Model.throughput`).
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
+import msgspec
 import numpy as np
 
 from ...base.errors import DataError
@@ -19,9 +21,11 @@ from ...profile.bandwidth import best_rates
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import Scenario
+from ...profile.synchronization import Synchronization
 from ...profile.throughputs import on_profiled_links
+from ..model import OTHER_DATA, Data, changes_of, strategy_of
 from .demands import Demands, Form
-from .fit import Fitted, fit_steps
+from .fit import Fitted, fit_steps, own_scv
 from .model import TrainingModel
 from .rules import NOTHING
 
@@ -31,6 +35,33 @@ IMPOSSIBLE, UNLIKELY = 2.0, 1.5
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["calibration"]
 THROUGHPUT_ERROR = _NUMBERS["throughput_error"]
+
+
+METHOD, NEEDS = "mva", "a profile with recorded steps; import or record one"
+
+
+def refuses(data: Data, question: Scenario) -> str:
+    """See `Kind`."""
+    if not isinstance(data, Profile) or not data.steps or strategy_of(data, question) == "all-reduce":
+        return OTHER_DATA
+    return "" if question.synchronization.solvable else "has no closed network"
+
+
+def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> TrainingModel:
+    """See `Kind`; workers who wait for each other are told by throughputs of their own kind alone."""
+    profile, question = question.on(cast(Profile, data))
+    waiting, synchronized = question.synchronization, list[Measurement]()
+    if waiting != Synchronization():  # one worker waits for nobody
+        synchronized = on_profiled_links([point for point in measured if point.workers > 1], profile)
+        measured = [point for point in (*profile.throughputs, *measured) if point.workers == 1]
+        profile = msgspec.structs.replace(profile, throughputs=[])
+    network = fit_network(profile, throughputs=measured, form=cast(Form, question.form or "links"), seed=seed)
+    return replace(
+        network,
+        barrier=own_scv(profile) if waiting.together else None,
+        steps_per_round=0 if waiting.together else waiting.number,
+        synchronized=tuple(synchronized),
+    ).what_if(**changes_of(question))
 
 
 def fit_network(

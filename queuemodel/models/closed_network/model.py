@@ -22,7 +22,7 @@ from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.scenario import Scenario
 from ...queueing.network import Network
-from ...queueing.solve import solve
+from ...queueing.solve import Solver, solve
 from ...queueing.stations import JobClass, Station
 from ...transport.sharing import BBR_SHARE
 from ..errors import correlation_per_doubling, model_error, own_error, profiled_error, worst_error
@@ -62,12 +62,15 @@ class TrainingModel(Model):
         Results of whatever workers that the server applies at once, 0: each on its own.
     synchronized : tuple of Measurement
         Measured of several workers who train in rounds.
+    solver : Solver, optional
+        Solves `network` in place of the rule; draws and bounds remain those of the rule, in proportion.
     """
 
     fitted: Fitted
     barrier: float | None = None
     steps_per_round: int = 0
     synchronized: tuple[Measurement, ...] = ()
+    solver: Solver | None = None
     changes = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of the closed network"
 
@@ -231,9 +234,20 @@ class TrainingModel(Model):
 
     def pace(self, populations: np.ndarray) -> Pace:
         """Measurement, residence times and workers' own times at increasing populations, of the demands as they are."""
-        pace = self._solved(self.rule, self.fitted.demands, populations)
+        pace = (
+            self._by_solver(populations) if self.solver else self._solved(self.rule, self.fitted.demands, populations)
+        )
         X = np.minimum(pace.X, self._computed(populations))
         return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
+
+    def _by_solver(self, populations: np.ndarray) -> Pace:
+        """Paces of the closed network that a method of one's choice finds."""
+        if self.in_rounds or self.unequal:
+            raise ModelError("predict: a solver as method is for equal asynchronous workers; use method 'mva'")
+        found = [solve(self.network(), population=int(n), solver=self.solver) for n in populations]
+        X = np.array([one.throughput for one in found])
+        R = np.array([one.residence_time[: len(self.service_demand)] for one in found])
+        return Pace(X, R, populations / X - R.sum(axis=-1))
 
     def _solved(self, rule: Rule, demands: Demands, populations: np.ndarray) -> Pace:
         """Paces of demands of the fit, or of draws of them."""
@@ -304,7 +318,7 @@ class TrainingModel(Model):
             kinds=("loss-based", "bbr") if self.fitted.few_flows_if_bbr else (),
             noise=self._noise(workers),
             breakdown=breakdown,
-            method=self.rule.method,
+            method=f"closed network by {self.solver!r}" if self.solver else self.rule.method,
             note="; ".join(filter(None, (self.note, UNSPECIFIED if self.fitted.few_flows_if_bbr else ""))),
             parameter_servers=self.servers.count,
             profiled_workers=self.profiled_workers,
@@ -369,12 +383,14 @@ class TrainingModel(Model):
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Measurement (n, B) of the draws."""
-        X = self._solved(self.rule, self.fitted.draws, populations).X
-        return np.minimum(X, self._computed(populations)[:, None])
+        X = np.minimum(self._solved(self.rule, self.fitted.draws, populations).X, self._computed(populations)[:, None])
+        if self.solver:
+            X *= (self._by_solver(populations).X / self._solved(self.rule, self.fitted.demands, populations).X)[:, None]
+        return X
 
     def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
-        if not self.profiled_workers:  # other machines: the regions were not judged there
+        if not self.profiled_workers or self.solver:  # other machines, other methods: the regions were not judged there
             return np.full(len(populations), worst_error("mva"))
         traced = self.fitted.recorded.workers
         profiled = 0.0 if traced in dict(self.measured) else profiled_error("mva")  # the draws have it

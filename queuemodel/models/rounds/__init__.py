@@ -1,12 +1,25 @@
 """Rounds of data-parallel training: what was recorded (`fit`), of a `group` of ranks, sent by `schemes`, in `times`."""
 
 from .fit import FittedRounds, fit_rounds
-from .model import AllReduceModel
+from .model import METHOD, NEEDS, AllReduceModel, of, refuses
 from .schemes import SCHEMES, Buckets, Fusion, Slices
 from .times import round_time
 from .view import SimulatedRounds, plot_round, simulate_rounds
 
 __all__ = [
-    "SCHEMES", "AllReduceModel", "Buckets", "FittedRounds", "Fusion", "SimulatedRounds", "Slices", "fit_rounds",
-    "plot_round", "round_time", "simulate_rounds",
+    "METHOD",
+    "NEEDS",
+    "SCHEMES",
+    "AllReduceModel",
+    "Buckets",
+    "FittedRounds",
+    "Fusion",
+    "SimulatedRounds",
+    "Slices",
+    "fit_rounds",
+    "of",
+    "plot_round",
+    "refuses",
+    "round_time",
+    "simulate_rounds",
 ]  # fmt: skip

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -19,11 +20,13 @@ from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
-from ...profile.scenario import of_group
+from ...profile.profile import Profile
+from ...profile.scenario import Scenario, of_group
+from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
 from ...transport.trees import COLLECTIVES, algorithm_of
-from ..model import Breakdown, Model, Outcome
-from .fit import FittedRounds
+from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
+from .fit import FittedRounds, fit_rounds, rounds_of_steps
 from .group import (
     AHEAD_ERROR,
     IN_TURN_FROM_THREE,
@@ -66,6 +69,28 @@ LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(3
 
 #: Where a round's time goes beside the computation of a mean rank.
 PLACES = ("network", "latency", "stragglers")
+
+
+METHOD, NEEDS = "", "a profile with recorded rounds, or steps with operations"
+
+
+def refuses(data: Data, question: Scenario) -> str:
+    """See `Kind`."""
+    if not isinstance(data, Profile) or not (data.steps or data.rounds):
+        return OTHER_DATA
+    if strategy_of(data, question) == "all-reduce":
+        return ""
+    return OTHER_DATA if data.steps else "needs recorded steps; the profile has synchronous rounds only (all-reduce)"
+
+
+def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> AllReduceModel:
+    """See `Kind`."""
+    profile, question = question.on(cast(Profile, data))
+    if question.form:
+        raise ModelError("form applies to steps on parameter servers alone; leave it out")
+    fitted = fit_rounds(profile) if profile.rounds else rounds_of_steps(profile)
+    model = AllReduceModel(fitted, measured=tuple(on_profiled_links(measured, profile)))
+    return model.what_if(**changes_of(question))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

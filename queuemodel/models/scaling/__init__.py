@@ -10,5 +10,6 @@ from .fit import ScalingData
 from .law import Sizes
 from .model import ScalingModel, fit_scaling
 from .prior import Prior
+from .table import METHOD, NEEDS, of, refuses
 
-__all__ = ["Prior", "ScalingData", "ScalingModel", "Sizes", "fit_scaling"]
+__all__ = ["METHOD", "NEEDS", "Prior", "ScalingData", "ScalingModel", "Sizes", "fit_scaling", "of", "refuses"]

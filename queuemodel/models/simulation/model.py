@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -33,7 +33,7 @@ from ..closed_network.demands import Servers
 from ..closed_network.fit import fit_steps, servers_of, step_note, tensor_bytes_of
 from ..closed_network.model import TrainingModel
 from ..errors import correlation_per_doubling, own_error, profiled_error
-from ..model import Breakdown, Model, Outcome
+from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, strategy_of
 from .errors import (
     MIN_NOISE,
     sampled_share,
@@ -46,6 +46,9 @@ from .errors import (
 
 #: Where one worker does not fill its link: probability that its cause is another than the simulated one (assumed).
 UNFILLED_SHARE = constants(__package__)["model"]["unfilled_share"]
+
+
+METHOD, NEEDS = "trace", "a profile with recorded operations; import one from traces"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -269,6 +272,29 @@ class SimulationModel(Model):
     def caption(self) -> str:
         """Which job, on how many servers."""
         return f"{self.job.name or 'job'} with {counted(self.servers.count, 'parameter server')}, simulated"
+
+
+def refuses(data: Data, question: Scenario) -> str:
+    """See `Kind`."""
+    if not isinstance(data, Profile) or not data.steps or strategy_of(data, question) == "all-reduce":
+        return OTHER_DATA
+    if not any(step.operations for step in data.steps):
+        return f"needs {NEEDS}"
+    solved_alone = {*TrainingModel.changes} - {*SimulationModel.changes}
+    if unknown := sorted(solved_alone.intersection(question.on(data)[1].specified)):
+        return f"cannot change {', '.join(unknown)}"
+    if question.form not in (None, "links"):
+        return f"has no form {question.form!r}"
+    return "" if data.cluster.workers == 1 else "requires a profile of one worker, without contention"
+
+
+def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> SimulationModel:
+    """See `Kind`."""
+    data, waiting = cast(Profile, data), question.synchronization
+    profile, question = question.on(data)
+    alike = [point for point in data.throughputs if point.workers == 1 or waiting == Synchronization()]
+    model = SimulationModel(profile, (*alike, *measured), waiting)
+    return model.what_if(**question.of(model.changes))
 
 
 #: What-ifs that the closed network covers too.

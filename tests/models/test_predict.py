@@ -1,0 +1,60 @@
+"""Which model answers, and solvers as methods."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import queuemodel as qm
+from queuemodel import example_profile
+from queuemodel.models.closed_network import TrainingModel
+from queuemodel.models.predict import MODELS
+from queuemodel.queueing import ApproximateMVA, ExactMVA, solve
+
+
+@dataclass(frozen=True)
+class Halved:
+    """A new solver in one file: exact, but for service demands, which it halves."""
+
+    def solve(self, network, population):
+        queues = [s if s.servers > 1 else type(s)(s.name, service_time=s.service_time / 2) for s in network.stations]
+        return solve(type(network)(queues), population=population)
+
+
+def test_a_solver_reaches_predictions():
+    profile, counts = example_profile("alexnet-60"), [1, 4, 16]
+    network = qm.fit(profile).network()
+    for solver in (ExactMVA(), ApproximateMVA(), Halved()):
+        curve = qm.predict(profile, workers=counts, method=solver)
+        found = [solve(network, population=n, solver=solver).throughput for n in counts]
+        assert curve.steps_per_second == pytest.approx(found)
+        assert np.all(curve.lower < curve.steps_per_second)
+        assert np.all(curve.steps_per_second < curve.upper)
+        assert type(solver).__name__ in curve.method
+    assert curve.at(1) > 1.05 * qm.predict(profile, workers=[1], method=ExactMVA()).at(1)
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "message"),
+    [
+        ("fast", {}, "method must be one of auto, trace, mva"),
+        (ExactMVA(), {"strategy": "sync-ps"}, "equal asynchronous workers"),
+        (ExactMVA(), {"strategy": "all-reduce"}, "needs a profile with recorded steps"),
+        (ExactMVA, {}, "solver value"),
+    ],
+)
+def test_methods_that_do_not_answer(method, asked, message):
+    with pytest.raises(qm.ModelError, match=message) as error:
+        qm.predict(example_profile("alexnet-60"), workers=[2], method=method, **asked)
+    assert "\n" not in str(error.value)
+
+
+def test_the_first_model_that_does_not_refuse_answers():
+    """Each for its own data; a closed network where it is asked for."""
+    traced, rounds = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+    table = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (4, 3.0))]
+    question = qm.Scenario()
+    assert [sum(not kind.refuses(data, question) for kind in MODELS) for data in (traced, rounds, table)] == [2, 1, 1]
+    assert isinstance(qm.predict(traced, workers=[2], method="mva").model, TrainingModel)
+    names = [type(qm.predict(data, workers=[2]).model).__name__ for data in (traced, rounds, table)]
+    assert names == ["SimulationModel", "AllReduceModel", "ScalingModel"]
