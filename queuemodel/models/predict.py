@@ -17,13 +17,13 @@ from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, NUMBERS, Scenario, of_group
+from ..profile.scenario import FIELDS, NUMBERS, SHARDED, Scenario, of_group
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
-from . import closed_network, rounds, scaling, simulation
+from . import closed_network, rounds, scaling, sharded, simulation
 from .closed_network import TrainingModel
 from .model import OTHER_DATA, Data, Kind, Model, on_nodes, strategy_of
 from .rounds import AllReduceModel, SimulatedRounds, simulate_rounds
@@ -31,7 +31,7 @@ from .scaling.table import KNOWN
 from .simulation import SimulationModel
 
 #: In order of preference.
-MODELS: tuple[Kind, ...] = (simulation, closed_network, rounds, scaling)
+MODELS: tuple[Kind, ...] = (simulation, closed_network, sharded, rounds, scaling)
 PathName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
@@ -282,10 +282,12 @@ def require_answerable(data: Data, question: Scenario) -> str:
             raise ModelError(f"{name} applies to throughputs of {kinds} alone; leave it out")
     for name in question.specified:
         others = [way for way, has in NUMBERS.items() if has == name]
-        if name in of_group("rounds") and strategy != "all-reduce":
+        if name in of_group("rounds") and strategy not in ("all-reduce", *SHARDED):
             raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
-        if name in OF_SERVERS and strategy == "all-reduce":
-            raise ModelError(f"{name} applies to training on parameter servers, not to 'all-reduce'")
+        if name in of_group("sharded") and strategy not in SHARDED:
+            raise ModelError(f"{name} applies to strategy {', '.join(SHARDED)}, not {strategy!r}")
+        if name in OF_SERVERS and strategy in ("all-reduce", *SHARDED):
+            raise ModelError(f"{name} applies to training on parameter servers, not to {strategy!r}")
         if others and strategy not in others:
             raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")
     return strategy

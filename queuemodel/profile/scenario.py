@@ -28,13 +28,16 @@ from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 MOST_SPEEDS = 2000
 #: A larger factor is a typing mistake.
 LARGEST_FACTOR = 1e15
-STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
-SHARDED = "sharded training is not modelled from a profile; a table of step times still gives a curve (all-reduce)"
+#: Ways of training that keep shards of the parameters.
+SHARDED = ("fsdp", "hsdp", "zero-1")
+STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce", *SHARDED)
 #: How else ways of training are called, with their names or what to do.
 CALLED = {
     "async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ps": "give async-ps, or sync-ps for rounds",
     **dict.fromkeys(("ddp", "horovod", "nccl", "data-parallel", "mirrored", "allreduce"), "all-reduce"),
-    **dict.fromkeys(("fsdp", "fsdp2", "zero", "zero1", "zero2", "zero3", "deepspeed"), SHARDED),
+    **dict.fromkeys(("fsdp1", "fsdp2", "zero3", "zero-3", "deepspeed"), "fsdp"),
+    **dict.fromkeys(("zero1", "zero2", "zero-2"), "zero-1"),
+    "zero": "give fsdp for stage 3, zero-1 for stages 1 and 2",
 }  # fmt: skip
 CALLED["parameter-server"] = CALLED["parameter-servers"] = CALLED["ps"]
 #: The number that a way of training has, by its name.

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...transport.collectives import Algorithm, Hierarchical, Link, Ring
-from .graph import ACROSS, INSIDE, Task, end_times
-from .times import NodeLink
+from ..rounds.graph import ACROSS, INSIDE, Task, end_times
+from ..rounds.times import NodeLink
 
 #: Collectives of parameters and gradients that are sharded.
-SHARDED = ("all-gather", "reduce-scatter")
+SHARD_KINDS = ("all-gather", "reduce-scatter")
 #: Collectives of several nodes follow each other: they share the nodes' links.
 NETWORK = "network"
 
@@ -55,7 +55,7 @@ class Placement:
         if not task.kind:
             return task
         inside = task.group.startswith(INSIDE)
-        members = 0 if task.group.startswith(ACROSS) else self.copy if task.kind in SHARDED else g if inside else 0
+        members = 0 if task.group.startswith(ACROSS) else self.copy if task.kind in SHARD_KINDS else g if inside else 0
         local = members and members <= g
         return replace(task, stream=task.group if local else NETWORK, ranks=members if members < self.ranks else 0)
 
@@ -63,12 +63,12 @@ class Placement:
         """Of a collective, once all its ranks are there; ``link`` is a node's."""
         kind, group, n, g, copy = step.task.kind, step.task.group, self.ranks, self.per_node, self.copy
         node, V = Link(link.bandwidth * self.shares.get(kind, 1.0), latency=link.latency), step.task.bytes
-        if group.startswith(ACROSS) and kind in SHARDED:  # each rank of a node with its like on the others
+        if group.startswith(ACROSS) and kind in SHARD_KINDS:  # each rank of a node with its like on the others
             return self._among(step, V, -(-n // g), 1, replace(node, bandwidth=node.bandwidth / g))
         if group.startswith(ACROSS):  # likewise, of each rank of a copy
             shared = replace(node, bandwidth=node.bandwidth / min(copy, g))
             return self._among(step, V / copy, -(-n // copy), max(g // copy, 1), shared)
-        if kind in SHARDED:
+        if kind in SHARD_KINDS:
             return self._among(step, V, copy, g, node)
         return self._within(step, min(g, n)) if group.startswith(INSIDE) else self._among(step, V, n, g, node)
 

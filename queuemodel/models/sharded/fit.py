@@ -13,12 +13,12 @@ from ...base.files import constants
 from ...profile.job import Job
 from ...profile.profile import Profile
 from ...profile.records import Round
-from .fit import by_number, paces
-from .graph import ACROSS, INSIDE, Task
-from .placement import NETWORK, SHARDED, Placement, Step, round_times
-from .times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, Library, NodeLink
+from ..rounds.fit import by_number, paces
+from ..rounds.graph import ACROSS, INSIDE, Task
+from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, Library, NodeLink
+from .placement import NETWORK, SHARD_KINDS, Placement, Step, round_times
 
-_NUMBERS = constants(__package__)["sharded"]
+_NUMBERS = constants(__package__)["fit"]
 TRANSFER_ERROR, REPLAY_ERROR = _NUMBERS["transfer_error"], _NUMBERS["replay_error"]
 SHARE_ERROR, SHORTEST = _NUMBERS["share_error"], _NUMBERS["shortest"]
 
@@ -44,7 +44,7 @@ class Run:
         waits = took.min(axis=1)  # the last to come waits for nobody
         least = np.quantile(waits, SHORTEST, axis=0)
         inside = max((size for name, size in first.groups.items() if name.startswith(INSIDE)), default=1)
-        sharded = any(o.kind in SHARDED and o.group.startswith(INSIDE) for o in first.operations)
+        sharded = any(o.kind in SHARD_KINDS and o.group.startswith(INSIDE) for o in first.operations)
         steps = [
             Step(
                 Task(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -18,23 +19,47 @@ from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
+from ...profile.profile import Profile
+from ...profile.scenario import Scenario
+from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
 from ...transport.trees import algorithm_of
-from ..model import Breakdown, Model, Outcome
-from .graph import ACROSS
-from .placement import SHARDED, Placement, Step, in_copies, round_times, without_resharding
-from .sharded_fit import FittedShards
-from .times import NodeLink, at_bandwidth, sampler
+from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
+from ..rounds.graph import ACROSS
+from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
+from ..rounds.times import NodeLink, at_bandwidth, sampler
+from .fit import FittedShards, fit_shards
+from .placement import SHARD_KINDS, Placement, Step, in_copies, round_times, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["sharded"]
-MODEL_ERROR, RECORDED_ERROR, UNRECORDED = (_NUMBERS[name] for name in ("model_error", "recorded_error", "unrecorded"))
-ERROR_PER_DOUBLING, ROUND_NOISE = (constants(__package__)["model"][n] for n in ("error_per_doubling", "round_noise"))
+_NUMBERS = constants(__package__)["model"]
+MODEL_ERROR, RECORDED_ERROR, UNRECORDED = (_NUMBERS[name] for name in ("error", "recorded_error", "unrecorded"))
 
 #: Ranks in all drawn rounds together, and the least and most rounds; numbers of ranks, of many, that are computed.
 DRAWN, FEWEST, SAMPLES, GRID = 12_800, 12, 200, 24
 PLACES = ("gathers", "reductions", "stragglers")
 REDUCTIONS = ("reduce-scatter", "all-reduce")
+
+
+METHOD, NEEDS = "", "a profile with recorded rounds of sharded training"
+
+
+def refuses(data: Data, question: Scenario) -> str:
+    """See `Kind`."""
+    if not isinstance(data, Profile) or not data.strategy:
+        return OTHER_DATA
+    if strategy_of(data, question) in (data.strategy, "fsdp", "hsdp"):
+        return ""
+    return f"has no answer in rounds of sharded training; leave the strategy out ({data.strategy})"
+
+
+def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> ShardedModel:
+    """See `Kind`."""
+    profile, question = question.on(cast(Profile, data))
+    if question.form:
+        raise ModelError("form applies to steps on parameter servers alone; leave it out")
+    measured = on_profiled_links([*profile.throughputs, *measured], profile)
+    return ShardedModel(fit_shards(profile), measured=tuple(measured)).what_if(**changes_of(question))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +135,7 @@ class ShardedModel(Model):
     def check(self) -> None:
         """See `Model`: refuse what the profile does not determine."""
         wanted, recorded = self.scenario, self.fitted.run.placement
-        kinds = {one.task.kind: one.task.group for one in self.fitted.run.steps if one.task.kind in SHARDED}
+        kinds = {one.task.kind: one.task.group for one in self.fitted.run.steps if one.task.kind in SHARD_KINDS}
         if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None and recorded.per_node == 1:
             raise ModelError(
                 "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
@@ -233,7 +258,7 @@ class ShardedModel(Model):
         drawn, link, rows = self.drawn(ranks, seed), self.link, self.fitted.rows
         compute = float(drawn.computed.sum(axis=-1).mean())
         beside = self.fitted.tail if ranks > 1 else self._alone
-        alone = drawn.mean_time(link, without=(*SHARDED, *REDUCTIONS))
+        alone = drawn.mean_time(link, without=(*SHARD_KINDS, *REDUCTIONS))
         reduced = drawn.mean_time(link, without=("all-gather",))
         time = drawn.mean_time(link)
 
