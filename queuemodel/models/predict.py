@@ -31,7 +31,7 @@ from .scaling.table import KNOWN
 from .simulation import SimulationModel
 
 #: In order of preference.
-MODELS: tuple[Kind, ...] = (simulation, closed_network, sharded, rounds, scaling)
+MODELS: tuple[Kind, ...] = (sharded, simulation, closed_network, rounds, scaling)
 PathName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
@@ -245,6 +245,8 @@ def simulate(
             raise ModelError(f"simulate: {next(iter(settings))} applies to recorded operations, not to all-reduce")
         model = cast("AllReduceModel", fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
+    if strategy in SHARDED:
+        raise ModelError(f"simulate: rounds of strategy {strategy!r} are not simulated; use `predict`")
     waiting = question.synchronization
     profile, question = question.on(profile)
     if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):

@@ -67,7 +67,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
     [
         (f"{PLAN} --wealth 100", "no such option '--wealth'; see "),
         (f"{PLAN} --method mva --budget 100", "give --epochs and --price too"),
-        (f"{PREDICT} --strategy hogwild", "k-batch-async, all-reduce\n"),
+        (f"{PREDICT} --strategy hogwild", "k-batch-async, all-reduce, fsdp, hsdp, zero-1\n"),
         ("simulate alexnet-60.json", "--workers"), ("report alexnet-60.json", "--output"), (SCHEDULE[:-9], "--policy"),
         ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),
         # files
@@ -153,8 +153,8 @@ CARELESS = {
         "--strategy 'sync-ps '": "did you mean 'sync-ps'", "--strategy Sync-PS": "did you mean 'sync-ps'",
         "--strategy ''": "is not", "--strategy ddp": "did you mean 'all-reduce'",
         "--strategy horovod": "did you mean 'all-reduce'",
-        "--strategy fsdp": "sharded training is not modelled from a profile", "--strategy FSDP2": "sharded",
-        "--strategy zero": "sharded", "--strategy deepspeed": "a table of step times",
+        "--strategy fsdp": "strategy 'fsdp' needs", "--strategy FSDP2": "did you mean 'fsdp'",
+        "--strategy zero": "give fsdp for stage 3", "--strategy deepspeed": "did you mean 'fsdp'",
         "--strategy ps": "give async-ps, or sync-ps for rounds",
         "--strategy parameter-server": "give async-ps, or sync-ps", "--confidence 95%": None,
         "--confidence 95": "write 0.95 for 95 %", "--confidence 0": "between 0 and 1", "--confidence 1.5": "got 1.5\n",
@@ -195,7 +195,7 @@ CARELESS = {
         "-o page.html --show 99999": "at most 10,000",
         "-o page.html --deadline 5h --batch-size 8": "--dataset-size: times",
     },
-    "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": "sharded"},
+    "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": "'fsdp' needs"},
     "next-measurement t.csv": {
         "--workers 0": "1 to 10,000", "--workers 20000": "1 to 10,000", "--strategy x": "no such option",
     },

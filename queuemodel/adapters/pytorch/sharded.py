@@ -40,11 +40,11 @@ LEAST_STREAM = constant("least_stream")
 
 
 def is_sharded(together: Sequence[Collective]) -> bool:
-    """Whether what accelerators did together shards parameters: gathers, and reductions that scatter."""
+    """Whether accelerators gather parameters, and most of their reductions scatter what they reduce."""
     moved = Counter[str]()
     for one in together:
         moved[one.kind] += one.elements * one.ran.is_nccl
-    return moved["reducescatter"] > 0 and moved["allgather"] > 0
+    return moved["allgather"] > 0 and moved["reducescatter"] > 0 and moved["reducescatter"] >= moved["allreduce"]
 
 
 class Step(NamedTuple):

@@ -76,7 +76,7 @@ METHOD, NEEDS = "", "a profile with recorded rounds, or steps with operations"
 
 def refuses(data: Data, question: Scenario) -> str:
     """See `Kind`."""
-    if not isinstance(data, Profile) or not (data.steps or data.rounds):
+    if not isinstance(data, Profile) or not (data.steps or data.rounds) or data.strategy:
         return OTHER_DATA
     if strategy_of(data, question) == "all-reduce":
         return ""

@@ -20,7 +20,7 @@ from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
-from ...profile.scenario import Scenario
+from ...profile.scenario import SHARDED, Scenario
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
 from ...transport.trees import algorithm_of
@@ -46,11 +46,12 @@ METHOD, NEEDS = "", "a profile with recorded rounds of sharded training"
 
 def refuses(data: Data, question: Scenario) -> str:
     """See `Kind`."""
-    if not isinstance(data, Profile) or not data.strategy:
+    strategy = strategy_of(data, question)
+    if not isinstance(data, Profile) or not (data.steps or data.rounds):
         return OTHER_DATA
-    if strategy_of(data, question) in (data.strategy, "fsdp", "hsdp"):
-        return ""
-    return f"has no answer in rounds of sharded training; leave the strategy out ({data.strategy})"
+    if strategy not in SHARDED:
+        return f"is not how its rounds were recorded; leave it out ({data.strategy})" if data.strategy else OTHER_DATA
+    return "" if data.strategy and strategy != "zero-1" else "needs recorded rounds of sharded training; record them"
 
 
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> ShardedModel:

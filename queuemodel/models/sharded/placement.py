@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ...base.checks import FASTEST_LINK
 from ...transport.collectives import Algorithm, Hierarchical, Link, Ring
 from ..rounds.graph import ACROSS, INSIDE, Task, end_times
 from ..rounds.times import NodeLink
@@ -62,7 +63,8 @@ class Placement:
     def seconds(self, step: Step, link: NodeLink) -> float:
         """Of a collective, once all its ranks are there; ``link`` is a node's."""
         kind, group, n, g, copy = step.task.kind, step.task.group, self.ranks, self.per_node, self.copy
-        node, V = Link(link.bandwidth * self.shares.get(kind, 1.0), latency=link.latency), step.task.bytes
+        bandwidth = min(link.bandwidth * self.shares.get(kind, 1.0), FASTEST_LINK)
+        node, V = Link(bandwidth, latency=link.latency), step.task.bytes
         if group.startswith(ACROSS) and kind in SHARD_KINDS:  # each rank of a node with its like on the others
             return self._among(step, V, -(-n // g), 1, replace(node, bandwidth=node.bandwidth / g))
         if group.startswith(ACROSS):  # likewise, of each rank of a copy
