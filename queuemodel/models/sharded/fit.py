@@ -29,7 +29,7 @@ class Run:
 
     placement: Placement
     steps: tuple[Step, ...]
-    computed: np.ndarray  # (rounds, ranks, computations): Seconds
+    computed: np.ndarray  # (rounds, ranks, computations): Seconds, of all ranks
     waits: np.ndarray  # (rounds, steps): Seconds of each step, of a collective of the rank that came last
     times: np.ndarray  # (rounds,): Seconds of a round, mean of the ranks
     whole: bool
@@ -58,11 +58,15 @@ class Run:
             )
             for o, seconds in zip(first.operations, least, strict=True)
         ]
-        computations = [k for k, o in enumerate(first.operations) if o.kind == "compute"]
+        computed = took[..., [k for k, o in enumerate(first.operations) if o.kind == "compute"]]
+        # ranks that were not recorded compute what recorded ones did in other rounds
+        computed = np.concatenate(
+            [np.roll(computed, shift, axis=0) for shift in range(-(-first.ranks // ranks))], axis=1
+        )[:, : first.ranks]
         return cls(
             Placement(first.ranks, inside, inside if sharded else 0, collective=library.collective),
             tuple(steps),
-            took[..., computations],
+            computed,
             waits,
             np.array([np.mean([one.round_time - one.waited for one in own]) for own in groups]),
             whole,
@@ -137,14 +141,15 @@ def fit_shards(profile: Profile) -> FittedShards:
     unequal = paces(most, counts[-1]) if last.whole else ()
     typical = last.computed / np.array(unequal)[:, None] if unequal else last.computed
     replayed = round_times(last.steps, last.computed, last.placement, link)
-    rows = typical.reshape(-1, typical.shape[-1])
+    recorded = len({one.rank for one in most})
+    rows = typical[:, :recorded].reshape(-1, typical.shape[-1])
     alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1]
     tail = max(float((last.times - replayed).mean()), 0.0)
     return FittedShards(
         job=profile.job,
         run=last,
         rows=rows,
-        alone=float(np.mean(alone)) if alone else float(rows.sum(axis=1).mean()) + tail,
+        alone=float(np.mean(alone)) if alone else float(rows.sum(axis=1).mean()),
         tail=tail,
         link=link,
         covariance=covariance,
@@ -152,7 +157,7 @@ def fit_shards(profile: Profile) -> FittedShards:
         nominal=profile.cluster.bandwidth,
         missed=float(replayed.mean() / last.times.mean()) - 1,
         paces=unequal,
-        unrecorded=0 if last.whole else counts[-1] - last.computed.shape[1],
+        unrecorded=counts[-1] - recorded,
         library=library,
         congestion_control=profile.cluster.congestion_control,
     )
@@ -174,7 +179,6 @@ def estimate_link(runs: Sequence[Run], library: Library) -> tuple[NodeLink, dict
     alone = [run for run in crossing if run.placement.per_node == 1]
     took = [(run, kind, run.shortest(kind)) for run in alone for kind in run.crossing]
     kinds = list(dict.fromkeys(kind for _, kind, _ in took))
-    whole = [run for run in crossing if run.whole] or crossing
     rate = np.median([1 / run.shortest(kind) for run in crossing for kind in run.crossing])
 
     def said(logs: np.ndarray) -> tuple[NodeLink, dict[str, float]]:
@@ -188,7 +192,7 @@ def estimate_link(runs: Sequence[Run], library: Library) -> tuple[NodeLink, dict
             i = run.crossing[kind][0]
             seconds = replace(run.placement, shares=shares).seconds(run.steps[i], link)
             found.append(np.log(seconds / run.unit(i) / unit) / TRANSFER_ERROR)
-        for run in whole:
+        for run in crossing:
             replayed = round_times(run.steps, run.computed, replace(run.placement, shares=shares), link)
             found.append((replayed.mean() / run.times.mean() - 1) / REPLAY_ERROR)
         return np.array(found)

@@ -1,0 +1,94 @@
+"""Sharded series: rounds per second of many ranks from the traces of one node and of two.
+
+python -m validation.sharded
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from queuemodel import Profile, QueueModelError
+from queuemodel.adapters import pytorch
+from queuemodel.models import predict
+
+from .series import Comparison
+from .testbed.recordings import unpacked
+
+#: Measured elsewhere with a testbed of the same kind, and with ours.
+GIVEN = Path(__file__).parent.parent / "tests" / "data" / "sharded"
+OURS = Path(__file__).parent / "testbed" / "rounds" / "sharded"
+
+
+class Sharded(NamedTuple):
+    """A series that was predicted, and what the efficiency of the recorded ranks says, kept."""
+
+    comparison: Comparison
+    kept: np.ndarray  # Relative errors at its numbers of ranks
+
+
+def series() -> list[Path]:
+    """Folders of all recorded series."""
+    places = [GIVEN, unpacked(OURS)]
+    return [folder for place in places if place.exists() for folder in sorted(place.iterdir())]
+
+
+def read_shards(folder: Path, *, nodes: int = 2) -> Profile:
+    """The profile of a recorded series from its traces of so many nodes at most."""
+    job = json.loads((folder / "job.json").read_text())
+    most = nodes * job["ranks_per_node"]
+    runs = [run for run in sorted(folder.glob("trace_n*")) if int(run.name.removeprefix("trace_n")) <= most]
+    return pytorch.read_pytorch(runs, batch_size=1, congestion_control=job["tcp"], buffer=job["latency_ms"] / 1e3)
+
+
+def compare_sharded(folder: Path) -> Sharded:
+    """A series predicted from its traces, and judged on more ranks."""
+    profile = read_shards(folder)
+    recorded = profile.cluster.workers
+    rates = {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
+    workers = np.array([n for n in sorted(rates) if n > recorded])
+    measured = workers * np.array([rates[n] for n in workers.tolist()])
+    curve = predict(profile, workers=workers.tolist())
+    name = folder.name if folder.parent == GIVEN else f"{folder.name} (ours)"
+    return Sharded(
+        Comparison(name, profile.strategy, workers, measured, curve), workers * rates[recorded] / measured - 1
+    )
+
+
+def table(found: list[Sharded]) -> str:
+    """A Markdown table with one row per series and one for all."""
+    lines = [
+        "| series | errors | mean absolute error | efficiency kept | covered |",
+        "|---|---|---|---|---|",
+    ]
+    for one, kept in found:
+        errors, said = (
+            ", ".join(f"{n}: {e:+.1%}" for n, e in zip(one.counts, own, strict=True)) for own in (one.errors, kept)
+        )
+        lines.append(f"| {one.name} | {errors} | {one.error:.1%} | {said} | {one.coverage:.0%} |")
+    errors, kept = (np.abs(np.concatenate(own)) for own in ([c.errors for c, _ in found], [kept for _, kept in found]))
+    inside = np.concatenate([c.inside for c, _ in found])
+    kept_too = f"mean {kept.mean():.1%}, worst {kept.max():.1%}"
+    lines.append(f"| **all** | worst {errors.max():.1%} | **{errors.mean():.1%}** | {kept_too} | {inside.mean():.0%} |")
+    return "\n".join(lines) + "\n"
+
+
+def sharded_section() -> str:
+    """The table, with what it is of."""
+    return f"""## Sharded training, from the traces of one node and of two
+
+FSDP2 and HSDP over gloo on emulated accelerators, told TCP's control and the buffers. *Efficiency kept* is the one-line
+law beside it: the rate of the recorded ranks, times as many ranks.
+
+{table([compare_sharded(folder) for folder in series()])}"""
+
+
+if __name__ == "__main__":
+    try:
+        print(sharded_section().replace("%", " %"))
+    except QueueModelError as error:
+        sys.exit(f"validation: {error}")
