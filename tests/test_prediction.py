@@ -188,7 +188,7 @@ SYNC = {"strategy": "sync-ps"}
     [
         ({"method": "magic"}, "method must be"), ({"method": "trace", "batch_size": 8}, "batch_size"),
         ({"method": "trace", "form": "single"}, "no form 'single'"),
-        ({"throughputs": [(4, 3.8)]}, "expected a Profile or Throughputs, got int"),
+        ({"throughputs": [(4, 3.8)]}, "expected a Profile or measurements, got int"),
         ({"congestion_control": "vegas"}, "congestion_control must be one of bbr"),
         ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
         ({"data": POINT, "method": "trace"}, "recorded operations"), ({"strategy": "k-sync"}, "needs k"),

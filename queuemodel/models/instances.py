@@ -19,7 +19,7 @@ from ..curves.plan import Choice, plan
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
-from .predict import Data, PathName, load, predict, read_if_path
+from .predict import Data, PathName, as_data, load, predict
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def plan_instances(
     >>> [(offer.instance.name, offer.choice.workers) for offer in found.offers]
     [('fast', 1), ('small', 6)]
     """
-    data, counts = read_if_path(data), list(workers) if isinstance(workers, Iterable) else [workers]
+    data, counts = as_data(data), list(workers) if isinstance(workers, Iterable) else [workers]
     if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
         raise ModelError(f"plan_instances: each instance has its own {own[0]}; leave it out")
     if deadline is not None and throughput is not None:

@@ -6,7 +6,7 @@ A question is read and refused here, once; its model is the first of `MODELS` th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -57,7 +57,8 @@ def fit(
 
     Parameters
     ----------
-    data : Profile, or sequence of Measurement, or the path of a file that `load` reads
+    data : Profile, or measurements
+        Or the path of one; measurements also as a DataFrame, a dict of columns, or a list of dicts.
     scenario : Scenario, optional
         How the job trains (what the profile recorded unless given, and asynchronously for throughputs
         alone), and what differs from the profile.
@@ -93,7 +94,7 @@ def fit(
     QueueModelWarning
         Where throughputs of synchronous training look like rounds per second.
     """
-    data = cast(Data, read_if_path(data))
+    data = cast(Data, as_data(data))
     require_measured(data, "fit")
     measured = as_throughputs(measured_besides(data, throughputs))
     require_seed(seed, "fit: seed")
@@ -137,8 +138,8 @@ def predict(
 
     Parameters
     ----------
-    data : Profile, or sequence of Measurement
-        A worker of measurements on nodes is a GPU. Or the path of a file with one of these, which `load` reads.
+    data : Profile, or measurements
+        As for `fit`. A worker of measurements on nodes is a GPU.
     scenario : Scenario, optional
         How the job trains, and what differs from the profile. Asynchronous workers on parameter servers, a barrier
         (``"sync-ps"`` without backup workers) and ``"k-batch-async"`` have a closed network; all half-synchronous
@@ -167,7 +168,7 @@ def predict(
     ModelError
         For an unknown method, or a question that the data do not answer.
     """
-    data = cast(Data, read_if_path(data))
+    data = cast(Data, as_data(data))
     require_measured(data, "predict")
     measured = as_throughputs(measured_besides(data, throughputs))
     counts = require_workers(workers).tolist()
@@ -235,7 +236,7 @@ def simulate(
     >>> simulate(example_profile("ddp-alexnet-40"), workers=4, steps=50).ranks
     4
     """
-    if not isinstance(profile := read_if_path(profile), Profile):
+    if not isinstance(profile := as_data(profile), Profile):
         raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
     fields = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
     question = (scenario or Scenario()).updated(**fields)
@@ -306,9 +307,13 @@ def load(path: PathName) -> Profile | Sequence[Measurement]:
     return read_measurements(path)
 
 
-def read_if_path(data: Any) -> Any:
-    """What `load` reads, of a path; else the same."""
-    return load(data) if isinstance(data, str | os.PathLike) else data
+def as_data(data: Any) -> Any:
+    """What `load` reads of a path; measurements of a file, a DataFrame, a dict of columns or a list of dicts."""
+    if isinstance(data, str | os.PathLike):
+        return load(data)
+    rows = isinstance(data, list | tuple) and bool(data) and all(isinstance(row, Mapping) for row in data)
+    table = rows or isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "read")
+    return read_measurements(data) if table else data
 
 
 def measured_besides(
@@ -318,7 +323,8 @@ def measured_besides(
 
     Single ``points`` are workers, bandwidth (None: as profiled) and steps per second, on the servers of ``data``.
     """
-    found = map(read_if_path, [measured] if isinstance(measured, str | os.PathLike) else measured)
+    table = as_data(measured)
+    found = [table] if isinstance(measured, str | os.PathLike) else map(as_data, table)
     servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1) if points else 1
     return [one for some in found for one in (some if isinstance(some, Sequence) else [some])] + [
         Measurement(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)

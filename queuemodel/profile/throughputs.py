@@ -22,8 +22,8 @@ def require_measured(data: Any, where: str) -> None:
     """Refuse what is neither a profile nor a list of measurements: for example the path of a file."""
     if isinstance(data, (str, bytes)) or not isinstance(data, (Profile, Iterable)):
         raise ModelError(
-            f"{where}: expected a Profile or Throughputs, got {type(data).__name__}; "
-            "files are read by Profile.load and read_measurements"
+            f"{where}: expected a Profile or measurements, got {type(data).__name__}; "
+            "load reads files, read_measurements tables"
         )
 
 
@@ -51,8 +51,8 @@ def as_throughputs(measured: Iterable[Measurement | Profile]) -> list[Measuremen
     for one in found:
         if not isinstance(one, Measurement):
             raise ModelError(
-                f"expected a Profile or Throughputs, got {type(one).__name__}; "
-                "files are read by Profile.load and read_measurements"
+                f"expected a Profile or measurements, got {type(one).__name__}; "
+                "load reads files, read_measurements tables"
             )
     return found
 

@@ -13,7 +13,7 @@ from ..base.checks import require_choice, require_count, require_number, require
 from ..base.errors import ModelError
 from ..curves.convergence import Convergence, relative_convergence
 from ..models import simulation
-from ..models.predict import PathName, read_if_path
+from ..models.predict import PathName, as_data
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from .compression import AdaQuantFL, BlockSign, DoubleCompression, OrderedGradient, SquarmSGD, TopK
@@ -248,7 +248,7 @@ def compare(
     n = require_count(workers, "compare: workers")
     require_share(confidence, "compare: confidence", open_ended=True)
     _require_one_question(problem, convergence, training.get("target"), price_per_node_hour, settings)
-    if not isinstance(profile := read_if_path(profile), Profile) or not (profile.steps or profile.rounds):
+    if not isinstance(profile := as_data(profile), Profile) or not (profile.steps or profile.rounds):
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)

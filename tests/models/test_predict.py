@@ -58,3 +58,16 @@ def test_the_first_model_that_does_not_refuse_answers():
     assert isinstance(qm.predict(traced, workers=[2], method="mva").model, TrainingModel)
     names = [type(qm.predict(data, workers=[2]).model).__name__ for data in (traced, rounds, table)]
     assert names == ["SimulationModel", "AllReduceModel", "ScalingModel"]
+
+
+def test_a_table_needs_no_reading_first():
+    """A dict of columns, records and a frame are the same table; so are measurements beside data."""
+    pd = pytest.importorskip("pandas")
+    columns = {"nodes": [1, 2, 4], "gpus": [8, 16, 32], "step_time": [0.312, 0.34, 0.371]}
+    records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    found = [qm.predict(data, workers=[64]).at(64) for data in (columns, records, pd.DataFrame(columns))]
+    assert found == pytest.approx([qm.predict(qm.read_measurements(columns), workers=[64]).at(64)] * 3)
+    profile, besides = example_profile("ddp-alexnet-40"), {"workers": [4], "steps_per_second": [4.0]}
+    given = [qm.predict(profile, workers=[8], throughputs=one).at(8) for one in (besides, pd.DataFrame(besides))]
+    point = qm.Measurement(workers=4, steps_per_second=4.0)
+    assert given == pytest.approx([qm.predict(profile, workers=[8], throughputs=[point]).at(8)] * 2)
