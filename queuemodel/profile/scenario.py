@@ -46,6 +46,8 @@ NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.num
 SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
 TRANSFER_ORDERS = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
 SHARDINGS = ("round-robin", "greedy")
+#: Bytes of a gradient over those of single precision.
+PRECISIONS = {"half": 0.5}
 #: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
 NETWORK_FORMS = ("links", "single")
 
@@ -182,6 +184,12 @@ class Scenario:
     )
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
+    )
+    gradient_precision: str | None = _ask(
+        "rounds",
+        "Synchronization",
+        "all-reduce: precision of the gradients; half halves their bytes.",
+        choice(PRECISIONS),
     )
     ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)

@@ -1,5 +1,6 @@
 """Sharded rounds: closed forms, a plain simulation of events, laws, and what is refused."""
 
+import dataclasses
 import itertools
 from collections import defaultdict
 
@@ -259,3 +260,39 @@ def test_rounds_that_gather_once_do_not_gather_twice():
         qm.simulate(profile_of(2), workers=2)
     with pytest.raises(qm.ModelError, match="shard_group applies to strategy fsdp"):
         qm.predict(qm.example_profile("ddp-alexnet-40"), shard_group=2)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_accumulated_steps_gather_and_reduce_once(k):
+    """Where the network is busy: eight gathers of each step, and four reductions of the last."""
+    model = fit(profile_of(2, compute=1e-4))
+    curve = model.throughput([2, 4], accumulation=k, latency=0.0)
+    for n, rate in zip((2, 4), curve.steps_per_second, strict=True):
+        assert k * n / rate == pytest.approx((8 * k + 4) * (n - 1) / n * UNIT / BANDWIDTH, rel=0.02)
+    kinds = [one.task.kind for one in model.what_if(accumulation=k).steps]
+    assert [kinds.count(kind) for kind in ("", "all-gather", "reduce-scatter")] == [8 * k + 1, 8 * k, 4]
+
+
+def test_accumulated_computation_is_as_many_steps():
+    """Where the network is not: each step computes anew, the optimizer once."""
+    model = fit(profile_of(2, bandwidth=1e11))
+    rate = model.throughput([4], accumulation=3, latency=0.0).steps_per_second[0]
+    assert 3 * 4 / rate == pytest.approx((3 * 8 + 1) * 0.05, rel=0.01)
+
+
+def test_half_the_bytes_are_twice_the_bandwidth():
+    model = fit(profile_of(2, cv=0.05)).what_if(latency=0.0)
+    half = model.throughput([2, 8], gradient_precision="half").steps_per_second
+    link = model.fitted.link
+    fitted = dataclasses.replace(model.fitted, link=link._replace(bandwidth=2 * link.bandwidth))
+    twice = dataclasses.replace(model, fitted=fitted).throughput([2, 8]).steps_per_second
+    np.testing.assert_allclose(half, twice)
+
+
+def test_a_slow_rank_is_waited_for():
+    model = fit(profile_of(2, bandwidth=1e11))
+    speeds = (1.0, 0.5, *[1.0] * 6)
+    rates = model.throughput([1, 2, 8], worker_speeds=speeds, latency=0.0).steps_per_second
+    assert rates == pytest.approx(np.array([1, 2 / 2, 8 / 2]) / (9 * 0.05), rel=0.02)
+    with pytest.raises(qm.ModelError, match="workers must be at most 8, the number of worker_speeds"):
+        model.throughput([9], worker_speeds=speeds)

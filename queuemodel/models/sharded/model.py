@@ -20,7 +20,7 @@ from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
-from ...profile.scenario import SHARDED, Scenario
+from ...profile.scenario import PRECISIONS, SHARDED, Scenario
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
 from ...transport.trees import algorithm_of
@@ -29,7 +29,8 @@ from ..rounds.graph import ACROSS
 from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
 from ..rounds.times import NodeLink, at_bandwidth, sampler
 from .fit import FittedShards, fit_shards
-from .placement import SHARD_KINDS, Placement, Step, in_copies, round_times, without_resharding
+from .placement import SHARD_KINDS, Placement, Step, round_times
+from .rewritings import accumulated, in_copies, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["model"]
@@ -37,6 +38,8 @@ MODEL_ERROR, RECORDED_ERROR, UNRECORDED = (_NUMBERS[name] for name in ("error", 
 
 #: Ranks in all drawn rounds together, and the least and most rounds; numbers of ranks, of many, that are computed.
 DRAWN, FEWEST, SAMPLES, GRID = 12_800, 12, 200, 24
+#: Accumulated steps, each of which is a part of the graph.
+MOST_ACCUMULATED = 64
 PLACES = ("gathers", "reductions", "stragglers")
 REDUCTIONS = ("reduce-scatter", "all-reduce")
 
@@ -93,7 +96,7 @@ class ShardedModel(Model):
     measured: tuple[Measurement, ...] = ()
     changes = (
         "bandwidth", "accelerator_speed", "batch_size", "latency", "collective", "ranks_per_node", "inside_bandwidth",
-        "shard_group", "reshard",
+        "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
 
@@ -122,7 +125,8 @@ class ShardedModel(Model):
             "bandwidth": self.fitted.nominal, "latency": self.fitted.link.latency, "accelerator_speed": 1.0,
             "batch_size": self.fitted.job.batch_size, "collective": recorded.collective,
             "ranks_per_node": recorded.per_node, "shard_group": recorded.shards, "reshard": self._reshards,
-            "inside_bandwidth": self.scenario.inside_bandwidth,
+            "inside_bandwidth": self.scenario.inside_bandwidth, "accumulation": 1,
+            "worker_speeds": (1.0,) * len(self.scenario.worker_speeds or ()),
         }  # fmt: skip
         if self.scenario.collective:
             wanted = wanted | {"collective": algorithm_of(self.scenario.collective)}
@@ -136,6 +140,8 @@ class ShardedModel(Model):
     def check(self) -> None:
         """See `Model`: refuse what the profile does not determine."""
         wanted, recorded = self.scenario, self.fitted.run.placement
+        if self.steps_per_round > MOST_ACCUMULATED:
+            raise ModelError(f"accumulation must be at most {MOST_ACCUMULATED} steps of sharded training")
         kinds = {one.task.kind: one.task.group for one in self.fitted.run.steps if one.task.kind in SHARD_KINDS}
         if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None and recorded.per_node == 1:
             raise ModelError(
@@ -157,7 +163,26 @@ class ShardedModel(Model):
         steps = list(self.fitted.run.steps)
         if self.scenario.reshard is False:
             steps = without_resharding(steps)
-        return in_copies(steps) if self._shards else steps
+        if self._shards:
+            steps = in_copies(steps)
+        smaller = PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
+        steps = [
+            replace(one, task=replace(one.task, bytes=smaller * one.task.bytes), seconds=smaller * one.seconds)
+            for one in steps
+        ]
+        return accumulated(steps, self.steps_per_round) if self.steps_per_round > 1 else steps
+
+    @property
+    def steps_per_round(self) -> int:
+        """Of each rank, between two reductions."""
+        return self.scenario.accumulation or 1
+
+    def slower(self, ranks: int) -> np.ndarray:
+        """How many times as long as recorded each rank computes, (ranks,); those that fill a last node do not."""
+        speeds = self.scenario.worker_speeds or ()
+        if speeds and len(speeds) < ranks:
+            raise ModelError(f"workers must be at most {len(speeds)}, the number of worker_speeds, got {ranks}")
+        return np.append(1 / np.array(speeds[:ranks]), np.ones(self.placement(ranks).padded - len(speeds[:ranks])))
 
     @property
     def _shards(self) -> int:
@@ -191,13 +216,15 @@ class ShardedModel(Model):
     def drawn(self, ranks: int, seed: int) -> Drawn:
         """Rounds of so many ranks, fewer of many: their slowest varies little."""
         placement = self.placement(ranks)
-        n = placement.padded
-        samples = min(SAMPLES, max(FEWEST, DRAWN // n))
+        n, k = placement.padded, self.steps_per_round
+        samples = min(SAMPLES, max(FEWEST, DRAWN // (n * k)))
         draw = sampler(np.cumsum(self.slowness * self.fitted.rows, axis=1))
-        rows = draw(np.random.default_rng(seed), samples * n).reshape(samples, n, -1)
-        paces = self.fitted.paces[:n]
-        rows[:, : len(paces)] *= np.array(paces)[:, None]
-        return Drawn(self.steps, placement, np.maximum(np.diff(rows, axis=-1, prepend=0.0), 0.0))
+        rows = draw(np.random.default_rng(seed), k * samples * n).reshape(k, samples, n, -1)
+        rows *= (np.append(self.fitted.paces[:ranks], np.ones(n))[:n] * self.slower(ranks))[:, None]
+        each = np.maximum(np.diff(rows, axis=-1, prepend=0.0), 0.0)
+        first = not self.fitted.run.steps[0].task.kind  # a round begins with a computation that steps do not repeat
+        parts = [each[0, ..., :first], *(one[..., first:-1] for one in each), each[-1, ..., -1:]]
+        return Drawn(self.steps, placement, np.concatenate(parts, axis=-1))
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """Groups drawn from the recorded ranks, their rounds timed by `round_times`; smooth between a grid of ranks.
@@ -212,18 +239,19 @@ class ShardedModel(Model):
         T, gathers, reductions, stragglers, gathering, reducing, *effects = np.array(
             [np.interp(np.log(workers), np.log(grid), one) for one in parts.T]
         )
-        compute = float(fitted.rows.sum(axis=1).mean()) * self.slowness
+        k, compute = self.steps_per_round, float(fitted.rows.sum(axis=1).mean()) * self.slowness
         other = (workers > fitted.ranks) | self.other_machines
+        least = np.minimum(np.maximum(compute, np.maximum(gathering, reducing)), T)
         here = [point for point in self.measured if self.is_here(point)]
         added = np.stack([gathers, reductions, stragglers], axis=-1)
         busy = np.stack([gathering, reducing, stragglers], axis=-1)
         shares = dict(zip(PLACES, added[-1].tolist(), strict=True), compute=compute)
         return Outcome(
             workers=workers,
-            throughput=workers / T,
+            throughput=k * workers / T,
             prediction=Prediction(
                 workers=workers,
-                mean=np.log(workers / T)[:, None],
+                mean=np.log(k * workers / T)[:, None],
                 weights=np.ones(1),
                 kind=np.zeros(1, int),
                 error=np.where(other, MODEL_ERROR, RECORDED_ERROR)[:, None],
@@ -235,12 +263,10 @@ class ShardedModel(Model):
             breakdown=lambda X: Breakdown(
                 stations=PLACES,
                 utilization=np.minimum(busy / T[:, None], 1.0),
-                residence_time=added,
-                think_time=T - added.sum(axis=-1),
-                bound_lower=np.minimum(workers / (T + gathering + reducing), X),
-                bound_upper=np.maximum(
-                    workers / np.minimum(np.maximum(compute, np.maximum(gathering, reducing)), T), X
-                ),
+                residence_time=added / k,
+                think_time=(T - added.sum(axis=-1)) / k,
+                bound_lower=np.minimum(k * workers / (T + gathering + reducing), X),
+                bound_upper=np.maximum(k * workers / least, X),
                 bottleneck=max(shares, key=shares.__getitem__),
             ),
             method=f"sharded ({type(self.placement(2).collective).__name__}, max-plus recursion over recorded rounds)",
@@ -249,6 +275,7 @@ class ShardedModel(Model):
             profiled_workers=max(0 if self.other_machines else fitted.ranks, *(p.workers for p in here), 0),
             measured=tuple((p.workers, p.steps_per_second) for p in here),
             synchronous=True,
+            steps_per_round=k * workers if k > 1 else np.empty(0),
         )
 
     def _parts(self, ranks: int, seed: int) -> list[float]:
