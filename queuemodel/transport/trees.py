@@ -220,3 +220,9 @@ COLLECTIVES: dict[str, Algorithm] = {
 def algorithm_of(wanted: str | object) -> Algorithm:
     """An algorithm, by its name or itself."""
     return COLLECTIVES[wanted] if isinstance(wanted, str) else cast("Algorithm", wanted)
+
+
+def name_of(algorithm: Algorithm) -> str:
+    """Its name, or that of its type."""
+    own = type(algorithm)
+    return next((name for name, one in COLLECTIVES.items() if type(one) is own), own.__name__)

@@ -24,7 +24,7 @@ from ...profile.profile import Profile
 from ...profile.scenario import Scenario, of_group
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
-from ...transport.trees import COLLECTIVES, algorithm_of
+from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
 from .fit import FittedRounds, fit_rounds, rounds_of_steps
 from .group import (
@@ -315,8 +315,7 @@ class AllReduceModel(Model):
 
     @property
     def _algorithm(self) -> str:
-        own = type(self._combined)
-        return next((name for name, one in COLLECTIVES.items() if type(one) is own), own.__name__)
+        return name_of(self._combined)
 
     def _first(self, compute: float) -> float:
         """Seconds of a round before the network can have anything to do."""

@@ -23,7 +23,7 @@ from ...profile.profile import Profile
 from ...profile.scenario import PRECISIONS, SHARDED, Scenario
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
-from ...transport.trees import algorithm_of
+from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
 from ..rounds.graph import ACROSS
 from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
@@ -269,7 +269,7 @@ class ShardedModel(Model):
                 bound_upper=np.maximum(k * workers / least, X),
                 bottleneck=max(shares, key=shares.__getitem__),
             ),
-            method=f"sharded ({type(self.placement(2).collective).__name__}, max-plus recursion over recorded rounds)",
+            method=f"sharded ({name_of(self.placement(2).collective)}, max-plus recursion over recorded rounds)",
             note=self.note,
             workers_per_node=self.placement(1).per_node,
             profiled_workers=max(0 if self.other_machines else fitted.ranks, *(p.workers for p in here), 0),
