@@ -41,11 +41,13 @@ def by_keyword(call: F) -> F:
         try:
             return inner(*args, **named)
         except TypeError as error:
-            if error.__traceback__ and error.__traceback__.tb_next:
-                raise  # from within
-            own = [f"{p.name}=" if p.kind is p.KEYWORD_ONLY else p.name for p in signature(call).parameters.values()]
+            within = error.__traceback__ and error.__traceback__.tb_next
+            if within and "multiple values for keyword argument" not in str(error):
+                raise
+            taken = [p for p in signature(call).parameters.values() if p.name != "cls"]
+            own = [f"{p.name}=" if p.kind is p.KEYWORD_ONLY else str(p).split(":")[0] for p in taken]
             said = str(error).replace(".__init__", "")
-            raise ModelError(f"{said}; write {call.__name__}({', '.join(own)})") from None
+            raise ModelError(f"{said}; write {call.__qualname__}({', '.join(own)})") from None
 
     if isinstance(call, type):
         call.__init__ = called  # type: ignore[misc]

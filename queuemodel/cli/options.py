@@ -320,7 +320,8 @@ GOALS = together(
     option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
     option("--price price_per_node_hour", PRICE, "Price per node and hour."),
     option("--budget", PRICE, "Largest cost of the training; needs --price."),
-    option("--min-efficiency", SHARE, "Least efficiency X(N) / (N X(1)), 0 to 1.", common=False),
+    option("--min-efficiency", SHARE, "Least efficiency over one worker, or the smallest measured group, 0 to 1.",
+           common=False),
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import click
 
 from ..base.checks import require_writable
 from ..base.drawing import FORMATS, save_figure
-from ..curves.curve import next_measurement
+from ..curves.measuring import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
 from ..models.predict import fit, load, measured_besides, predict
@@ -135,20 +135,19 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
 
 
 @ask.command()
-@ask.PROFILE
-@ask.option("--workers", ask.WORKERS, "Number of workers whose interval to narrow.", default="16", show_default=True)
-@ask.MEASUREMENTS
+@ask.PREDICTION
 @ask.format_option
 def next_measurement_command(output_format: str, **options: Any) -> None:
-    """Recommend the number of workers to measure next, for a minute.
+    """Recommend the run that narrows the interval of the largest of --workers most: workers, or nodes of GPUs.
 
-    PROFILE is a profile's JSON, or a CSV of throughputs, of an asynchronous job on parameter servers. Give the result
-    to `queuemodel predict --measured WORKERS=STEPS/S`.
+    PROFILE is a profile's JSON, or a CSV of measurements, to which the result is a further row. Beside a profile, give
+    the result to `queuemodel predict --measured WORKERS=STEPS/S`.
 
     \b
     Examples:
       queuemodel next-measurement profile.json --workers 16
       queuemodel next-measurement profile.json --measured 3=1.63
+      queuemodel next-measurement table.csv --workers 128
     """
     ask.show(next_measurement(predict(**question_of(options))), output_format)
 

@@ -5,8 +5,9 @@ of a report. `Convergence` is the other half of the time to a loss: examples unt
 """
 
 from .convergence import Convergence, fit_convergence, read_convergence, relative_convergence
-from .curve import NextMeasurement, ThroughputCurve, next_measurement
+from .curve import ThroughputCurve
 from .figures import plot_comparison, plot_efficiency, plot_step_time, plot_throughput
+from .measuring import NextMeasurement, next_measurement
 from .plan import Choice, Plan, plan
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -16,6 +15,7 @@ from ..base.errors import ModelError
 from ..base.results import Result, counted, finite, percent, rows_of
 from ..report import report_page
 from .figures import plot_throughput
+from .measuring import next_measurement
 from .page import curve_data
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ class ThroughputCurve(Result):
     base_workers : int
         The base of speedup and efficiency: one worker, or the smallest measured group of a table.
     batch_size : int
-        Examples per step.
+        Work per step, in ``unit``.
+    unit : str
+        Of the work: ``"examples"``, ``"tokens"``, ...; "" where no batch size is known, so that it is steps.
     parameter_servers : int
     workers_per_node : int
         Workers that share a machine.
@@ -85,6 +87,7 @@ class ThroughputCurve(Result):
     single: float
     base_workers: int = 1
     batch_size: int = 1
+    unit: str = "examples"
     parameter_servers: int = 1
     workers_per_node: int = 1
     dataset_size: int | None = None
@@ -115,7 +118,7 @@ class ThroughputCurve(Result):
 
     @property
     def examples_per_second(self) -> np.ndarray:
-        """Steps per second times the mini-batch size."""
+        """Steps per second times the mini-batch size, in ``unit``."""
         return self.steps_per_second * self.batch_size
 
     @property
@@ -131,13 +134,19 @@ class ThroughputCurve(Result):
         return self.synchronous or len(self.steps_per_round) > 0
 
     @property
+    def base(self) -> str:
+        """The base of speedup and efficiency in words, where it is not one worker."""
+        what = "GPU" if self.workers_per_node > 1 else "worker"
+        return "" if self.base_workers == 1 else counted(self.base_workers, what)
+
+    @property
     def speedup(self) -> np.ndarray:
-        """X(N) / X(1), or of another base b: X(N) b / X(b)."""
-        return self.steps_per_second / self.single
+        """X(N) / X(b) over the base b."""
+        return self.steps_per_second / (self.single * self.base_workers)
 
     @property
     def efficiency(self) -> np.ndarray:
-        """X(N) / (N X(1)), or X(N) b / (N X(b)): the share of the workers' time that is not lost to waiting."""
+        """X(N) b / (N X(b)), 1 at the base b: of one worker, the share of the workers' time not lost to waiting."""
         return self.efficiency_of(self.steps_per_second)
 
     def efficiency_of(self, steps_per_second: np.ndarray) -> np.ndarray:
@@ -148,8 +157,11 @@ class ThroughputCurve(Result):
 
     @property
     def marginal_speedup(self) -> np.ndarray:
-        """Speedup that each worker adds over the next smaller number in `workers` (over none, for the first)."""
-        return np.diff(self.speedup, prepend=0.0) / np.diff(self.workers, prepend=0)
+        """Throughput that each worker adds to the next smaller number of `workers` (to none, for the first).
+
+        In that of one worker, or of each worker of the base.
+        """
+        return np.diff(self.steps_per_second / self.single, prepend=0.0) / np.diff(self.workers, prepend=0)
 
     def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
         """Seconds per epoch of ``dataset_size`` examples (by default the profile's)."""
@@ -200,6 +212,7 @@ class ThroughputCurve(Result):
             "examples_per_second": self.examples_per_second.tolist(),
             "speedup": self.speedup.tolist(),
             "efficiency": self.efficiency.tolist(),
+            **({"base_workers": self.base_workers} if self.base else {}),
             "utilization": {name: self.utilization[:, k].tolist() for k, name in enumerate(self.stations)},
             "residence_time": {name: self.residence_time[:, k].tolist() for k, name in enumerate(self.stations)},
             "bottleneck": self.bottleneck or None,
@@ -207,6 +220,7 @@ class ThroughputCurve(Result):
             "parameter_servers": self.parameter_servers,
             "nodes": self.nodes.tolist(),
             "batch_size": self.batch_size,
+            **({"unit": self.unit} if self.unit not in ("", "examples") else {}),
             "profiled_workers": self.profiled_workers,
             "note": "; ".join(filter(None, [self.assumption, self.note])),
         }
@@ -257,10 +271,15 @@ class ThroughputCurve(Result):
         )
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """`to_rows`, with the bottleneck's utilization only: what fits a page."""
+        """`to_rows`, with the bottleneck's utilization only, the base of speedup and the work's unit: what fits."""
         others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
-        rows = [{name: value for name, value in row.items() if name not in others} for row in self.to_rows()]
-        return [{name.replace("per_second", "/s"): value for name, value in row.items()} for row in rows]
+        others |= set() if self.unit else {"examples_per_second"}
+        headers = {"speedup": f"speedup over {self.base}"} if self.base else {}
+        headers["examples_per_second"] = f"{self.unit}_/s"
+        return [
+            {headers.get(name, name.replace("per_second", "/s")): x for name, x in row.items() if name not in others}
+            for row in self.to_rows()
+        ]
 
     def caption(self) -> str:
         """How it was predicted, its uncertainty, and what to measure next."""
@@ -282,7 +301,8 @@ class ThroughputCurve(Result):
         most = self.profiled_workers
         profiled = f"profiled up to {counted(most, 'worker')}" if most else "not measured on such machines"
         servers = f" with {counted(self.parameter_servers, 'parameter server')}" if self.parameter_servers else ""
-        how = f"throughput{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
+        unit = f" in {self.unit}/s" if self.unit not in ("", "examples") else ""
+        how = f"throughput{unit}{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
         parts = (how, f"intervals of {percent(self.confidence)}", profiled, self.note)
         return "; ".join(filter(None, parts))
 
@@ -296,70 +316,6 @@ def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     if any(a >= b for a, b in itertools.pairwise(counts)):
         raise ModelError(f"workers must increase, got {workers!r}")
     return np.array(counts, dtype=int)
-
-
-#: The phases of two workers drift too slowly for a minute's window: repeated, it differs by 8 %.
-FEWEST = 3
-
-
-@dataclass(frozen=True, repr=False)
-class NextMeasurement(Result):
-    """Which number of workers to measure next, and why."""
-
-    workers: int | None  #: None where no cheap run is more informative than what was measured.
-    reason: str
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        return [{"workers": self.workers, "reason": self.reason}]
-
-    def caption(self) -> str:
-        what = "nothing" if self.workers is None else f"{self.workers} workers for a minute"
-        return f"measure next: {what} ({self.reason})"
-
-    def shown_rows(self) -> list[dict[str, Any]]:
-        return []  # nothing beside the caption
-
-
-def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
-    """
-    Choose the number of workers to measure next for a minute, on the profiled machines.
-
-    Networks and contention differ most at about twice the saturation point; runs of more than half of the
-    curve's largest number are not cheap. On 46 of 48 recorded series a preposterior
-    analysis of all cheap runs chose this one.
-
-    Parameters
-    ----------
-    curve : ThroughputCurve
-        Of asynchronous workers on parameter servers.
-
-    Raises
-    ------
-    ModelError
-        For another way of training: of data-parallel rounds see the curve's note on more ranks.
-
-    Examples
-    --------
-    >>> import queuemodel as qm
-    >>> points = [qm.Measurement(workers=1, steps_per_second=2.0), qm.Measurement(workers=2, steps_per_second=3.9)]
-    >>> print(qm.next_measurement(qm.fit(points).throughput(range(1, 17))).caption())
-    measure next: 8 workers for a minute (half of the largest requested number)
-    """
-    if not of_asynchronous_workers(curve):
-        raise ModelError("next_measurement: curve must be of asynchronous workers on parameter servers")
-    few, many = math.ceil(curve.workers[-1] / 2), 2 * curve.saturation_workers
-    if curve.profiled_workers == 0:
-        return NextMeasurement(None, "not measured on such machines")
-    workers, reason = (few, "half of the largest requested number")
-    if many < few:
-        workers, reason = math.ceil(many), "about twice the saturation point"
-    if workers < FEWEST:
-        workers, reason = FEWEST, "fewer workers hardly share the servers"
-    if workers > curve.workers[-1]:
-        return NextMeasurement(None, f"{curve.workers[-1]} workers are cheap to measure")
-    if curve.profiled_workers >= workers:
-        return NextMeasurement(None, f"{curve.profiled_workers} workers were measured")
-    return NextMeasurement(workers, reason)
 
 
 def of_asynchronous_workers(curve: ThroughputCurve) -> bool:

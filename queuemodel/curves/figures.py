@@ -83,11 +83,11 @@ def plot_throughput(
     most = max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0)
     ax.set(ylabel="throughput (steps/s)", ylim=(0, 1.1 * most))
     _finish(ax, curve)
-    if curve.batch_size > 1:
+    if curve.unit and curve.batch_size > 1:
         right = ax.secondary_yaxis(
             "right", functions=(lambda x: np.multiply(x, curve.batch_size), lambda x: np.divide(x, curve.batch_size))
         )
-        right.set_ylabel("throughput (examples/s)")
+        right.set_ylabel(f"throughput ({curve.unit}/s)")
     return ax
 
 
@@ -136,7 +136,7 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: str = "", **style: Any) -> Axes:
-    """Draw efficiency, X(N) / (N X(1)), against the number of workers, with the curve's interval as a band.
+    """Draw efficiency over the curve's base against the number of workers, with the curve's interval as a band.
 
     ``label`` and ``style`` are those of `plot_throughput`.
     """
@@ -147,7 +147,8 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
     lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
     _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
     measured_points(ax, [(n, x / (n * curve.single)) for n, x in curve.measured])
-    ax.set(ylabel="efficiency (%)", ylim=(0, 1.1))
+    over = f" over {curve.base}" if curve.base else ""
+    ax.set(ylabel=f"efficiency{over} (%)", ylim=(0, 1.1))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
     _finish(ax, curve)
     return ax

@@ -139,11 +139,11 @@ def plan(
     budget : float
         Largest cost of the training, in the price's currency.
     min_efficiency : float
-        X(N) / (N X(1)), 0 to 1.
+        X(N) b / (N X(b)) over the curve's base b, 0 to 1.
     min_marginal_speedup : float
         Speedup per added worker, 0 to 1.
     throughput : float
-        Examples per second.
+        Examples per second, or what the curve counts.
 
     Raises
     ------
@@ -190,13 +190,15 @@ def plan(
         least.append(("cheapest", lambda x: _least(cost(x))))
     if deadline is not None and price_per_node_hour is not None:
         least.append((f"cheapest {within}", lambda x: _least(np.where(time(x) <= deadline, cost(x), math.inf))))
+    unit = f"{curve.unit or 'steps'}/s"
     if budget is not None:
         rule = lambda x: _least(np.where(cost(x) <= budget, time(x), math.inf))  # noqa: E731
         most.append((f"fastest within a budget of {budget:.6g}", rule))
     if throughput is not None:
-        least.append((f"at least {throughput:.4g} examples/s", lambda x: _first(x * curve.batch_size >= throughput)))
+        least.append((f"at least {throughput:.4g} {unit}", lambda x: _first(x * curve.batch_size >= throughput)))
     if min_efficiency is not None:
-        most.append((f"efficiency >= {min_efficiency:g}", lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
+        name = f"efficiency >= {min_efficiency:g}" + (f" over {curve.base}" if curve.base else "")
+        most.append((name, lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
     if min_marginal_speedup is not None:
         name = f"marginal speedup >= {min_marginal_speedup:g}"  # of each worker up to there
         most.append((name, lambda x: _last(np.logical_and.accumulate(marginal(x) >= min_marginal_speedup))))
@@ -224,8 +226,8 @@ def plan(
         cheap = f"{curve.workers[few]} workers, the cheapest on the curve,"
         remarks.append(f"a budget of {budget:.6g} is not met: {cheap} cost {spent[few]:.3g}")
     if throughput is not None and not (examples_per_second >= throughput).any():
-        reached = f"{examples_per_second[quick]:.4g} examples/s"
-        remarks.append(f"{throughput:.4g} examples/s are not reached: {fastest} process {reached}")
+        reached = f"{examples_per_second[quick]:.4g} {unit}"
+        remarks.append(f"{throughput:.4g} {unit} are not reached: {fastest} process {reached}")
     return Plan(tuple(choices), curve, price_per_node_hour, finite(examples), tuple(remarks))
 
 

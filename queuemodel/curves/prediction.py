@@ -162,9 +162,7 @@ class Prediction:
         sizes, scales = (grid.ravel() for grid in np.meshgrid(SIZES / STUDENT_RATIO, [*NOISE_SCALES], indexing="ij"))
         prior = np.outer(size_weights(), [*NOISE_SCALES.values()]).ravel()
         P, M = self.mean.shape
-        octaves, machines = np.log2(self.workers), np.broadcast_to(self.machines, P)
-        likeness = self.correlation ** np.abs(octaves[at, None] - octaves)  # (n, P)
-        likeness = likeness * np.where(machines[at, None] == machines, 1.0, OTHER_MACHINES)
+        likeness = self._likeness(at)
         error = np.broadcast_to(self.error, (P, M)).T
         square = sizes[:, None, None, None] ** 2
         # (S, M, n, P): covariance of log throughput where it was measured with that everywhere
@@ -193,6 +191,29 @@ class Prediction:
         pick = found._evenly(SAMPLES)
         equal = np.full(SAMPLES, 1.0 / SAMPLES)
         return replace(found, mean=moved[:, pick], error=found.error[:, pick], kind=found.kind[pick], weights=equal)
+
+    def _likeness(self, at: Sequence[int]) -> np.ndarray:
+        """Correlation (n, P) of the model's errors at some places with those everywhere."""
+        octaves, machines = np.log2(self.workers), np.broadcast_to(self.machines, len(self.workers))
+        likeness = self.correlation ** np.abs(octaves[at, None] - octaves)
+        return np.asarray(likeness * np.where(machines[at, None] == machines, 1.0, OTHER_MACHINES))
+
+    def expected_deviation(self, place: int, noise: np.ndarray | float) -> tuple[float, np.ndarray]:
+        """The standard deviation of log throughput at a place, and what is left of it after a measurement anywhere.
+
+        The second (P,) is that of the best linear estimate from one measurement with this relative error (P,) at each
+        place: exact where draws and errors are normal, else an upper bound of the expected variance.
+        """
+        error, off = np.broadcast_to(self.error, self.mean.shape), self.mean - (self.mean @ self.weights)[:, None]
+        likeness = self._likeness([place])[0]
+
+        def covariance(p: int | slice, like: np.ndarray | float) -> np.ndarray:
+            drawn = error[p] * error * like + off[p] * off
+            return np.asarray(drawn @ self.weights + (self.spread[p] * self.spread).sum(axis=1))
+
+        variance, shared = covariance(slice(None), 1.0), covariance(place, likeness[:, None])
+        before = variance[place] + self.noise[place] ** 2
+        return math.sqrt(before), np.sqrt(np.maximum(before - shared**2 / (variance + np.square(noise)), 0.0))
 
     def kinds(self, count: int) -> np.ndarray:
         """Probability of each of so many kinds of network, before or after measurements, shape (count,)."""

@@ -92,6 +92,11 @@ class Model(Result):
             """The job, with the batch size that it has here."""
 
     @property
+    def unit(self) -> str:
+        """Of a batch: examples, tokens, ...; "" where no batch size is known."""
+        return "examples"
+
+    @property
     def note(self) -> str:
         """What this fit cannot know, and what contradicts it."""
         return ""
@@ -173,9 +178,13 @@ class Model(Result):
         counts = require_workers(workers)
         require_share(confidence, "confidence", open_ended=True)
         require_seed(seed, "throughput: seed")
-        here = [point.workers for point in model.conditions if model.is_here(point)]
-        outcome = model.outcome(np.union1d(counts, [model.base_workers, *here]), seed=seed)
-        return finish(model, conditioned(model, outcome, seed=seed), counts, confidence)
+        return finish(model, model.posterior(counts, seed=seed), counts, confidence)
+
+    def posterior(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """The outcome at these numbers of workers and at the base of speedup, given all measurements."""
+        here = [point.workers for point in self.conditions if self.is_here(point)]
+        outcome = self.outcome(np.union1d(workers, [self.base_workers, *here]), seed=seed)
+        return conditioned(self, outcome, seed=seed)
 
     def explore(self, *, workers: int = 32) -> Explorer:
         """The what-ifs of a report as sliders in a notebook, with the curve of 1 to ``workers`` workers.
@@ -279,6 +288,7 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         single=float(X[np.searchsorted(outcome.workers, model.base_workers)]) / model.base_workers,
         base_workers=model.base_workers,
         batch_size=model.job.batch_size,
+        unit=model.unit,
         dataset_size=model.job.dataset_size,
         confidence=confidence,
         stations=parts.stations,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..base.checks import FASTEST_LINK, LARGEST, MOST_EXAMPLES, require_count, require_number
+from ..base.checks import FASTEST_LINK, MOST_EXAMPLES, require_count, require_number
 from ..base.errors import DataError, QueueModelError
 from ..base.files import Row, number_in, parse_bandwidth, parse_duration
 from ..base.results import Result, counted
@@ -78,6 +78,14 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def fullest_node(self) -> int:
         """Workers on the node that has most of them."""
         return self.gpus_per_node or -(-self.workers // (self.nodes or self.workers))
+
+    @property
+    def group(self) -> str:
+        """Its workers, and their nodes where they are known, in words."""
+        if self.nodes is None:
+            return counted(self.workers, "worker")
+        uneven = f", {self.fullest_node} on one" if self.fullest_node > -(-self.workers // self.nodes) else ""
+        return f"{counted(self.nodes, 'node')} ({counted(self.workers, 'GPU')}{uneven})"
 
     def relative_error(self, usual: float) -> float:
         """Standard error relative to the rate; ``usual`` where it is not known."""
@@ -155,6 +163,7 @@ def read_measurements(source: Any, *, dataset_size: int | None = None) -> Measur
             found.append(_measurement(row, columns, dataset_size, notes))
         except QueueModelError as refusal:
             raise DataError(f"{row.where}: {str(refusal).removeprefix(f'{row.where}: ')}") from None
+    _require_seconds(rows, columns, found)
     for row, one in zip(rows, found, strict=True):
         if one.unit != found[0].unit or (ALONE in notes and one.batch_size != 1):
             raise DataError(f"{row.where}: rows count different work; give all a batch_size, and the same unit")
@@ -166,7 +175,7 @@ def read_measurements(source: Any, *, dataset_size: int | None = None) -> Measur
 
 
 def _require_clear(rows: Sequence[Row], columns: Sequence[Column]) -> None:
-    """Ask back where GPUs may be those of each node or of all, or step times may be milliseconds."""
+    """Ask back where GPUs may be those of each node or of all."""
     by = {column.name: column.header for column in columns}
     total = re.search("total|world|rank|worker|process", by.get("gpus", ""), re.IGNORECASE)
     if {"gpus", "nodes"} <= {*by} and "gpus_per_node" not in by and not total:
@@ -181,13 +190,22 @@ def _require_clear(rows: Sequence[Row], columns: Sequence[Column]) -> None:
                 f"together? if on each, write gpus_per_node, or gpus with the totals {totals}; if on all, add "
                 f"gpus_per_node with {each}"
             )
-    plain = (column.header for column in columns if column.name == "step_time" and not column.unit)
-    times = [number_in(row.values[header]) for header in plain for row in rows if row.given(header)]
-    if times and all(not isinstance(time, str) and LONG_STEP < time < LARGEST for time in times):
-        raise DataError(
-            f"{rows[0].file}: line {rows[0].line}: {by['step_time']}: is a step of {times[0]} in seconds or "
-            f"milliseconds? write step_time_ms, or {times[0]}s in the cell if it is seconds"
-        )
+
+
+def _require_seconds(rows: Sequence[Row], columns: Sequence[Column], found: Sequence[Measurement]) -> None:
+    """Ask back where all times of a column without a unit would make long steps: they may be milliseconds."""
+    for column in (column for column in columns if column.name in TIMES and not column.unit):
+        timed = [
+            (row, number_in(row.values[column.header]), one.step_time)
+            for row, one in zip(rows, found, strict=True) if row.given(column.header)
+        ]  # fmt: skip
+        if timed and all(step > LONG_STEP and not isinstance(time, str) for _, time, step in timed):
+            row, time, step = timed[0]
+            what = "a step" if column.name == "step_time" else f"an epoch, with steps of {step:.4g} s,"
+            raise DataError(
+                f"{row.where}: {column.header}: is {what} of {time} in seconds or milliseconds? write "
+                f"{column.name}_ms, or {time}s in the cell if it is seconds"
+            )
 
 
 def _measurement(row: Row, columns: Sequence[Column], dataset: int | None, notes: dict[str, None]) -> Measurement:

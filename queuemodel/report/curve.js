@@ -99,7 +99,7 @@ function showRecommendation({ curve, plan }) {
   const at = curve.workers.indexOf(best.workers);
   const one = best.workers === 1 ? "es" : "";
   const does = best.time === null
-    ? `process${one} ${three(X[at] * curve.batch_size)} examples/s`
+    ? `process${one} ${three(X[at] * curve.batch_size)} ${curve.unit || "steps"}/s`
     : `finish${one} in ${duration(best.time, three)}`;
   const cost = best.cost === null ? "" : ` and cost${one && "s"} ${three(best.cost)}`;
   const gain = Math.round(100 * (X[quick] / X[at] - 1));
@@ -130,11 +130,11 @@ function showAnswers({ curve, at, now, slow, fast }, before) {
   const spent = [...curve.places.map((place, k) => [place, curve.shares[k][at]])].sort((a, b) => b[1] - a[1])[0];
   const tiles = [
     ["steps_per_second", "steps/s", three(now.steps), ends("steps", three), than("steps", factor)],
-    ["examples_per_second", "examples/s", three(now.examples), `batch size ${curve.batch_size}`, ""],
+    ["examples_per_second", `${curve.unit}/s`, curve.unit ? three(now.examples) : "-", `batch size ${curve.batch_size}`, ""],
     ["time", "time to train", hours(now.time), ends("time", hours), than("time", (a, b) => difference(a, b, hours))],
     ["cost", "cost", now.cost === null ? "-" : three(now.cost), ends("cost", three), than("cost", difference)],
     ["efficiency", "efficiency", percent(three(now.steps / (curve.workers[at] * curve.single))),
-      `speedup ${three(now.steps / curve.single)}`, ""],
+      `speedup${overBase(curve)} ${three(now.steps / curve.single / curve.base_workers)}`, ""],
     ["place", "waits longest for", spent ? spent[0] : "-", spent ? `${Math.round(100 * spent[1])} % of a step` : "",
       knee === null ? "" : `N* ${three(knee)}`],
   ];

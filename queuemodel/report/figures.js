@@ -46,8 +46,8 @@ function showThroughput(curve, before, scenario, name) {
     "steps/s": X[i],
     lower: curve.lower[i],
     upper: curve.upper[i],
-    "examples/s": X[i] * curve.batch_size,
-    speedup: X[i] / curve.single,
+    ...(curve.unit ? { [`${curve.unit}/s`]: X[i] * curve.batch_size } : {}),
+    [`speedup${overBase(curve)}`]: X[i] / curve.single / curve.base_workers,
     efficiency: percent(X[i] / (n * curve.single)),
     ...(x.length ? { measured: measured[n] ?? null } : {}),
   }));

@@ -1,5 +1,8 @@
 // How many workers to pay for, as queuemodel.curves.plan answers; null where a number is not known.
 
+/** The base of speedup and efficiency, where it is not one worker. */
+const overBase = (curve) => (curve.base ? ` over ${curve.base}` : "");
+
 /** Questions and answers; `asked` has epochs, dataset_size, deadline (s), price_per_node_hour, budget, min_efficiency. */
 function planWorkers(curve, asked) {
   const examples = asked.epochs === null || asked.dataset_size === null ? NaN : asked.epochs * asked.dataset_size;
@@ -25,10 +28,10 @@ function planWorkers(curve, asked) {
   }
   if (asked.min_efficiency !== null) {
     const most = (i) => Math.max(curve.bound_upper[i] ?? Infinity, curve.steps_per_second[i]);
-    const share = (x, i) => (curve.workers[i] === 1 ? 1 : Math.min(x, most(i)) / (curve.workers[i] * curve.single));
+    const share = (x, i) => (curve.workers[i] === curve.base_workers ? 1 : Math.min(x, most(i)) / (curve.workers[i] * curve.single));
     const efficient = (x, i) => share(x, i) >= asked.min_efficiency;
     const rule = (X) => X.map(efficient).lastIndexOf(true);
-    questions.push({ goal: `efficiency >= ${asked.min_efficiency}`, rule, openBelow: true });
+    questions.push({ goal: `efficiency >= ${asked.min_efficiency}${overBase(curve)}`, rule, openBelow: true });
   }
   return questions.map((question) => choose(curve, question, [time, cost]));
 }

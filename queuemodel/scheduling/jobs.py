@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base.checks import (
     MOST_EXAMPLES,
+    by_keyword,
     require_choice,
     require_count,
     require_name,
@@ -28,6 +29,7 @@ from ..queueing.stations import Station
 from .curves import BatchSizes, Curve, TableCurve, as_curve, distorted, speed_at
 
 
+@by_keyword
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterJob:
     """A training job as the scheduler meets it; its curve is checked when a simulation starts."""
@@ -71,6 +73,7 @@ class ClusterJob:
             object.__setattr__(self, "predicted", as_curve(self.predicted, what))
 
     @classmethod
+    @by_keyword
     def adaptive(cls, name: str, *, batch_sizes: BatchSizes, batch_size: int, **rest: Any) -> ClusterJob:
         """A job whose user would train it at one of its batch sizes.
 
@@ -166,6 +169,7 @@ class Workload:
         return shares
 
 
+@by_keyword
 @dataclass(frozen=True, slots=True)
 class JobKind:
     """One kind of job in a mix."""
@@ -194,6 +198,7 @@ class JobKind:
         speed_at(self.curve, self.requested_nodes, what)
 
     @classmethod
+    @by_keyword
     def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
         """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
         for value, field in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.checks import require_count, require_number, require_share
+from ..base.checks import by_keyword, require_count, require_number, require_share
 from ..base.drawing import COLORS, SMALL, finish_axes, new_axes, styles
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
@@ -357,6 +357,7 @@ def _ways(comparison: Comparison, deadline: float | None, price: float | None) -
             yield comparison.nodes, choice
 
 
+@by_keyword
 def job_of(
     comparisons: Comparison | Sequence[Comparison],
     strategy: str,

@@ -197,7 +197,7 @@ CARELESS = {
     },
     "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": "'fsdp' needs"},
     "next-measurement t.csv": {
-        "--workers 0": "1 to 10,000", "--workers 20000": "1 to 10,000", "--strategy x": "no such option",
+        "--workers 0": "1 to 10,000", "--workers 20000": "1 to 10,000", "--strategy x": "is not one of",
     },
     RANKS: {
         "--ranks-per-node 8": "--inside-bandwidth, that between two ranks of a node, like 300GB/s",

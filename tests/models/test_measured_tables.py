@@ -1,11 +1,13 @@
 """Predictions from tables of measurements through the public API: inputs that people have, with the right answers."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 
 import queuemodel as qm
+from queuemodel.curves import plot_efficiency
 
 
 def table(text, **asked):
@@ -41,9 +43,19 @@ def test_two_rows_on_one_node_are_trusted():
 def test_efficiency_relates_to_the_smallest_measured_group():
     curve = table("8 50\n16 82", strategy="all-reduce", ranks_per_node=8, workers=[8, 16, 32])
     assert curve.efficiency[:2] == pytest.approx([1.0, 0.82], rel=0.02)
-    assert "relate to 8 workers, the smallest measured group" in curve.note
+    assert curve.speedup[:2] == pytest.approx([1.0, 1.64], rel=0.02)
+    assert curve.marginal_speedup[:2] == pytest.approx([1.0, 0.64], rel=0.05)  # in workers of the base
+    assert "relate to 1 node (8 GPUs), the smallest measured group" in curve.note
+    assert "speedup over 8 GPUs" in curve.shown_rows()[0]
+    assert curve.to_dict()["base_workers"] == 8
+    assert plot_efficiency(curve).get_ylabel() == "efficiency over 8 GPUs (%)"
     (choice,) = qm.plan(curve, min_efficiency=0.6).choices
     assert choice.workers_low < choice.workers_high
+    assert choice.goal == "efficiency >= 0.6 over 8 GPUs"
+    one = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2])  # control: a base of one worker is not named
+    assert one.base == ""
+    assert "speedup" in one.shown_rows()[0]
+    assert "base_workers" not in one.to_dict()
 
 
 def test_few_rows_that_grow_fast_are_no_outliers():
@@ -51,7 +63,46 @@ def test_few_rows_that_grow_fast_are_no_outliers():
     curve = qm.predict(rows, workers=[2, 4, 6, 8])
     assert "outlier" not in curve.note
     assert "faster than in most published jobs" in curve.note
+    off = 100 * (1.0 / curve.at(6) - 1)
+    assert f"6 workers: {off:+.0f} % off the fit" in curve.note or abs(off) < 6
     assert curve.steps_per_second[:3] == pytest.approx([2.0, 1.33, 1.0], rel=0.12)
+
+
+def test_work_has_the_unit_of_the_table():
+    tokens = {"nodes": [1, 2], "gpus": [8, 16], "tokens_per_second": [8e4, 15e4], "bs": [4, 4], "seqlen": [512, 512]}
+    curve = qm.predict(qm.read_measurements(tokens), workers=[8, 32])
+    assert curve.unit == curve.to_dict()["unit"] == "tokens"
+    assert curve.examples_per_second[0] == pytest.approx(8e4, rel=0.03)
+    row = curve.shown_rows()[0]
+    assert row["tokens_/s"] == pytest.approx(8e4, rel=0.03)
+    assert "examples_/s" not in row
+    assert "throughput in tokens/s" in curve.caption()
+    assert [ax.get_ylabel() for ax in curve.plot().child_axes] == ["throughput (tokens/s)"]
+    assert qm.plan(curve, throughput=1e5).choices[0].goal == "at least 1e+05 tokens/s"
+    images = qm.predict(qm.read_measurements({"gpus": [1, 2], "img/s": [100, 190], "bs": [32, 32]}), workers=[4])
+    assert "images_/s" in images.shown_rows()[0]
+
+
+def test_no_examples_are_shown_where_no_batch_is_known():
+    curve = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2])
+    assert curve.unit == ""
+    assert not [name for name in curve.shown_rows()[0] if "examples" in name]
+    assert curve.to_rows()[0]["examples_per_second"] == curve.steps_per_second[0]  # rows keep their keys
+    known = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2], batch_size=16)  # control
+    assert known.shown_rows()[0]["examples_/s"] == pytest.approx(16 * known.steps_per_second[0])
+
+
+def test_rows_that_the_fit_misses_are_named_with_nodes_and_batch():
+    rows = [(1, 8, 1.0), (2, 16, 1.05), (4, 32, 1.6), (8, 64, 1.15), (16, 128, 1.2)]
+    note = table("\n".join(f"{k} {n} {t}" for k, n, t in rows), workers=[8]).note
+    assert re.search(r"4 nodes \(32 GPUs\), batch 32: -3\d % off the fit, an outlier", note)
+    points = [
+        qm.Measurement(workers=n, steps_per_second=n / t, standard_error=0.3 * n / t if t == 1.6 else None)
+        for _, n, t in rows
+    ]
+    assert "off the fit" not in qm.fit(points, strategy="all-reduce").note  # control: within its noise
+    uneven = qm.Measurement(workers=5, nodes=2, gpus_per_node=4, steps_per_second=1.0)
+    assert uneven.group == "2 nodes (5 GPUs, 4 on one)"
 
 
 @pytest.mark.parametrize("rows", ["1 8 0.5\n2 16 0.55\n4 32 0.6", "2 16 0.55\n4 32 0.6", "1 8 0.5"], ids=len)

@@ -78,6 +78,16 @@ def test_several_workers_get_what_one_gets_until_the_link_is_full(method):
     assert UNFILLED not in full.note
 
 
+def test_slow_connections_do_not_queue_for_a_link_before_it_is_full():
+    profile, n = profile_of(ERRATIC, bandwidth=8e6, congestion_control="cubic"), np.arange(1, 13)
+    mva = qm.predict(profile, workers=n, method="mva").steps_per_second
+    most = LINK_EFFICIENCY * 8e6 / SIZE
+    assert mva == pytest.approx(np.minimum(n * mva[0], most), rel=0.03)
+    full = profile_of([4e6, 4.1e6, 3.9e6] * 2, bandwidth=4e6, congestion_control="cubic")  # control: these queue
+    X = qm.predict(full, workers=[1, 2, 3], method="mva").steps_per_second
+    assert (X[1:] < 0.95 * np.minimum([2 * X[0], 3 * X[0]], LINK_EFFICIENCY * 4e6 / SIZE)).any()
+
+
 def as_in_the_best_step(bandwidth):
     """Steps per second of eight workers whose transfers nothing but full links holds up (mean-value analysis)."""
     D = SIZE / (LINK_EFFICIENCY * bandwidth)

@@ -81,6 +81,7 @@ RATES = [
     ("gpus,tgs,bs,seq_len\n8,1024,2,1024", [m(8, 4, batch_size=2048, unit="tokens")]),
     ("gpus,tokens_per_second\n8,1024", [m(8, 1024, batch_size=1, unit="tokens")]),
     ("gpus,epoch_time,dataset_size,bs\n4,1min,6000,10", [m(4, 10, batch_size=10)]),
+    ("gpus,epoch_time,dataset_size,bs\n4,600,6000,10", [m(4, 1, batch_size=10)]),  # an epoch may well take 600 s
     ("gpus,step_time,standard_error\n4,0.25,0.01", [m(4, 16, standard_error=0.64)]),
     ("gpus,step_time_ms,standard_error\n4,250,10", [m(4, 16, standard_error=0.64)]),
     ("gpus,step_time,standard error (ms)\n4,0.25,10", [m(4, 16, standard_error=0.64)]),
@@ -109,6 +110,10 @@ REFUSED = [
     ("gpus,step_time\n1,0.25\n2,", "table: line 3: give one of step_time, "),
     ("gpus,step_time\n1,250\n2,300", "table: line 2: step_time: is a step of 250 in seconds or milliseconds? "
      "write step_time_ms, or 250s in the cell if it is seconds"),
+    ("gpus,iter_time\n1,250\n2,300", "table: line 2: iter_time: is a step of 250 in seconds or milliseconds?"),
+    ("gpus,time per step,stderr\n1,250,9", "table: line 2: time per step: is a step of 250 in seconds"),
+    ("gpus,epoch_time,dataset_size,bs\n4,3600000,60000,32\n8,2e6,60000,32", "table: line 2: epoch_time: is an epoch, "
+     "with steps of 7680 s, of 3600000 in seconds or milliseconds? write epoch_time_ms, or 3600000s in the cell"),
     ("gpus,step_time\n1,fast", "table: line 2: step_time: duration must be a number > 0 with its unit"),
     ("gpus,step_time\n1,-3", "table: line 2: step_time must be finite and > 0, got -3.0"),
     ("gpus,step_time\n1.5,3", "table: line 2: gpus must be a whole number of at least 1, got '1.5'"),
@@ -307,10 +312,33 @@ def test_the_summary_of_trainer(tmp_path):
     assert same([read_log(path, gpus=2)], [m(2, 6.29)])
 
 
+LIGHTNING = (
+    "epoch,step,{0}device/batches_per_sec,{0}device/samples_per_sec,{0}time,train_loss,"
+    "validate|device/batches_per_sec\n"
+)
+
+
+@pytest.mark.parametrize("stage", ["train|", ""])
+def test_the_metrics_of_lightning(tmp_path, stage):
+    """Columns as ThroughputMonitor documents them; rows of losses and of validation have no rate of training."""
+    rates = [0.5, *[2.0, 2.02, 1.98] * 6, 2.0]
+    rows = [f"0,{50 * i},{x},{8 * x},{i},,\n0,{50 * i},,,,0.7,9.0\n" for i, x in enumerate(rates)]
+    path = tmp_path / "metrics.csv"
+    path.write_text(LIGHTNING.format(stage) + "".join(rows))
+    found = read_log(path, gpus=16, nodes=2)
+    assert (found.workers, found.nodes, found.batch_size) == (16, 2, None)
+    assert found.steps_per_second == pytest.approx(16 * 2.0)
+    assert 0 < found.standard_error < 0.01 * found.steps_per_second
+    sized = read_log(path, gpus=16, batch_size=32)  # of 8 samples, four times accumulated
+    assert (sized.steps_per_second, sized.unit) == (pytest.approx(16 * 2.0 / 4), "examples")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("nothing\n", "no steps of TorchTitan"),
+        ("epoch,step,train|device/batches_per_sec\n0,1,\n0,2,x\n", "no steps of TorchTitan"),
+        ("epoch,step,train_loss\n0,1,0.3\n", "ThroughputMonitor"),
         ("{'train_samples_per_second': 8.019}\n", "no steps of TorchTitan"),  # of old versions, which counted steps
         (TRAINER.replace("3.145", "0.0"), "its rate is 0, perhaps rounded; give batch_size"),
     ],

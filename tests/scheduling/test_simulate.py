@@ -9,6 +9,7 @@ from queuemodel import ModelError
 from queuemodel import scheduling as qs
 
 LINEAR = qs.PowerLawCurve(1.0)
+SIZES = qs.BatchSizes({32: {1: 4.0}, 64: {1: 2.2}}, [(300, 32.0)])
 
 
 def job(name, time, steps, curve=LINEAR, **rest):
@@ -182,3 +183,26 @@ def test_nonsense_is_refused_in_one_line(make, message):
     with pytest.raises(ModelError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "more"),
+    [
+        (lambda **more: qs.ClusterJob("a", arrival_time=0.0, steps=1.0, curve=LINEAR, **more), {"nodes": 4}),
+        (lambda **more: qs.ClusterJob.adaptive("a", batch_sizes=SIZES, batch_size=32, **more), {"arrival": 0.0}),
+        (
+            lambda **more: qs.ClusterJob.adaptive("a", batch_sizes=SIZES, batch_size=32, arrival_time=0, **more),
+            {"steps": 5.0},
+        ),
+        (lambda **more: qs.ClusterJob.adaptive("a", **more), {"batch_size": 32}),
+        (lambda **more: qs.JobKind("a", curve=LINEAR, steps=1.0, **more), {"epochs": 3}),
+        (
+            lambda **more: qs.JobKind.training("a", epochs=1, dataset_size=9, batch_size=3, curve=LINEAR, **more),
+            {"name_of": "x"},
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_in_one_line(make, more):
+    with pytest.raises(ModelError, match=r"argument.*; write [\w.]+\(name, .*=") as refusal:
+        make(**more)
+    assert "\n" not in str(refusal.value)

@@ -63,3 +63,9 @@ def test_by_a_law_it_has_one_speed_and_without_an_arrival_none():
     ]:
         with pytest.raises(ModelError, match=why):
             job_of(given, name, name="a", arrival_time=0)
+
+
+def test_arguments_that_do_not_fit_are_refused_in_one_line(compared):
+    for wrong in ({"arrival": 1.0}, {"arrival_time": 1.0, "nodes": 4}, {"arrival_time": 1.0, "steps": 9.0}):
+        with pytest.raises(ModelError, match=r"argument.*; write (job_of|ClusterJob)\(.*arrival_time="):
+            job_of(compared, "sync", name="a", **wrong)

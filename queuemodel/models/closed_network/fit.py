@@ -51,6 +51,7 @@ class Fitted:
     repulsion: float = 0.0
     few_flows: FewFlows | None = None
     few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which is unknown, is BBR
+    slow_connections: bool = False  # Whether one worker alone does not fill its links
     measured: tuple[Measurement, ...] = ()
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
     note: str = ""  # What this fit cannot know
@@ -117,7 +118,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         _demands(means, _longest(profile, servers, sizes, which))
         for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
     ]
-    if best := best_rates(profile):
+    if (best := best_rates(profile)) is not None:
         seen[1] = _held_up(profile, drawn[0], sizes / best, _longest(profile, servers, sizes, drawn[1]))
     repulsion = _settled(compute - float(seen[0].worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
@@ -130,6 +131,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         servers=servers,
         repulsion=repulsion,
         few_flows=None if fills else few_flows,
+        slow_connections=best is not None,
         few_flows_if_bbr=few_flows if control == "unknown" and nominal != math.inf else None,
         recorded=Recorded(
             compute=compute,

@@ -210,8 +210,9 @@ class TrainingModel(Model):
                 "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
             )
         rule = rule_for(
-            servers=servers, unequal=unequal, repulsion=self.fitted.repulsion, few_flows=self.fitted.few_flows
-        )
+            servers=servers, unequal=unequal, repulsion=self.fitted.repulsion, few_flows=self.fitted.few_flows,
+            slow_connections=self.fitted.slow_connections,
+        )  # fmt: skip
         return rule if self.barrier is None else Barrier(rule, servers, self.barrier)
 
     def network(self) -> Network:

@@ -173,7 +173,33 @@ class UnequalWorkers:
         return Pace(*map(np.array, zip(*paces, strict=True)))
 
 
-def rule_for(*, servers: int, unequal: bool, repulsion: float = 0.0, few_flows: FewFlows | None = None) -> Rule:
+@dataclass(frozen=True, slots=True)
+class SlowConnections:
+    """Equal workers whose connections are slower than the links that they share, as behind a policer, Z (...).
+
+    They do not queue for a link until their rates add up to what it carries: throughput is its upper asymptotic bound
+    (R. Muntz and J. Wong, 1974). Approximate: rates vary, so that links are full at times below that.
+    """
+
+    method = "asymptotic bound (approximate, connections slower than their links)"
+
+    def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
+        """See `Rule`; all waiting is at the busiest station."""
+        n, busiest = populations.reshape(-1, *[1] * Z.ndim), D.max(axis=-1)
+        alone = Z + D.sum(axis=-1)
+        X = np.minimum(n / alone, 1.0 / np.maximum(busiest, NOTHING))
+        waiting = (n / X - alone)[..., None] * (np.arange(D.shape[-1]) == D.argmax(axis=-1)[..., None])
+        return Pace(X, D + waiting, np.broadcast_to(Z, X.shape))
+
+
+def rule_for(
+    *,
+    servers: int,
+    unequal: bool,
+    repulsion: float = 0.0,
+    few_flows: FewFlows | None = None,
+    slow_connections: bool = False,
+) -> Rule:
     """The rule of a cluster.
 
     Equal workers alone are ``repulsion``: cycles of different length drift through all phases.
@@ -190,6 +216,8 @@ def rule_for(*, servers: int, unequal: bool, repulsion: float = 0.0, few_flows: 
         )
     if unequal:
         return UnequalWorkers()
+    if slow_connections:
+        return SlowConnections()
     exact = servers == 1 and not (repulsion or few_flows)
     return ClosedNetwork() if exact else ParallelServers(servers, repulsion, few_flows)
 

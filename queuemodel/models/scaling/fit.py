@@ -25,8 +25,10 @@ from .prior import NUMBERS, Prior
 DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
 #: Draws that show on which parameters measurements depend; repetitions of a robust mean.
 PROBES, REWEIGHTED = 50, 3
-#: Moves at each temperature, and after the last one; acceptance that their length is adapted to.
-MOVES, LAST_MOVES, ACCEPTANCE = 6, 24, 0.25
+#: Share of draws that a temperature leaves effective, and moves at each: more, where few lineages survive the first.
+TEMPERING = ((0.5, 6), (0.9, 24))
+#: Least moves after the last temperature; acceptance that their length is adapted to.
+LAST_MOVES, ACCEPTANCE = 24, 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +127,13 @@ class ScalingData:
             found.append(np.abs(change).max() > 1e-9 or (name == "misfit" and len(self.groups) > 1))
         return np.array(found)
 
-    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Equally likely coordinates (B, d) and levels (B, batch sizes); what no measurement shows is the prior's."""
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+        """Equally likely coordinates (B, d), levels (B, batch sizes), and how many independent draws they are worth.
+
+        What no measurement shows is the prior's.
+        """
         count = int(np.clip(VALUES_AT_ONCE / len(self.groups), FEWEST_DRAWS, DRAWS))
-        u = rng.standard_normal((count, len(self.prior.coordinates)))
+        u, effective = rng.standard_normal((count, len(self.prior.coordinates))), float(count)
         if (shown := self.depends(u)).any():
             every = u.copy()
 
@@ -136,19 +141,33 @@ class ScalingData:
                 every[:, shown] = some
                 return self.levels(every)[2]
 
-            u[:, shown] = temper(log_likelihood, u[:, shown], rng)
+            for kept, moves in TEMPERING:
+                found, ancestors = temper(log_likelihood, u[:, shown], rng, kept=kept, moves=moves)
+                effective = effective_draws(np.bincount(ancestors).astype(float))
+                if effective >= NUMBERS["effective"]:
+                    break
+            u[:, shown] = found
         level, precision, _ = self.levels(u)
-        return u, level + rng.standard_normal(level.shape) / np.sqrt(precision)
+        return u, level + rng.standard_normal(level.shape) / np.sqrt(precision), effective
 
 
-def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws from a posterior, from draws (B, d) of its standard normal prior.
+def temper(
+    log_likelihood: Callable[[np.ndarray], np.ndarray],
+    u: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    kept: float,
+    moves: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws (B, d) from a posterior, from draws of its standard normal prior, and which of these (B,) each comes from.
 
     Sequential Monte Carlo (P. Del Moral, A. Doucet and A. Jasra, 2006): the likelihood's exponent rises from 0 to 1 in
-    steps that halve the effective sample size of the weights; after each, draws are resampled and moved by a random
-    walk of their own covariance (Metropolis).
+    steps that leave a share of the effective sample size of the weights; after each, draws are resampled and moved by a
+    random walk of their own covariance (Metropolis). Draws of few ancestors have seen few of the posterior's modes (A.
+    Lee and N. Whiteley, 2018).
     """
     count, d = u.shape
+    ancestors = np.arange(count)
 
     def left(step: float) -> float:
         return effective_draws(np.exp(step * (log_l - log_l.max())))
@@ -156,15 +175,15 @@ def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rn
     log_l, exponent, length = log_likelihood(u), 0.0, 2.38 / np.sqrt(d)
     while exponent < 1.0:
         low, step = 0.0, 1.0 - exponent
-        while left(step) < count / 2 and step - low > 1e-3 * step:
+        while left(step) < count * kept and step - low > 1e-3 * step:
             middle = (low + step) / 2
-            low, step = (middle, step) if left(middle) > count / 2 else (low, middle)
+            low, step = (middle, step) if left(middle) > count * kept else (low, middle)
         exponent = min(exponent + step, 1.0) if step < 1.0 - exponent else 1.0
         reached = np.cumsum(np.exp(step * (log_l - log_l.max())))
         pick = np.searchsorted(reached, (np.arange(count) + rng.random()) / count * reached[-1])
-        u, log_l = u[pick], log_l[pick]
+        u, log_l, ancestors = u[pick], log_l[pick], ancestors[pick]
         root = np.linalg.cholesky(np.atleast_2d(np.cov(u.T)) + 1e-8 * np.eye(d))
-        for _ in range(MOVES if exponent < 1.0 else LAST_MOVES):
+        for _ in range(moves if exponent < 1.0 else max(LAST_MOVES, 2 * moves)):
             far = length * 10.0 ** rng.uniform(-1.5, 0.5, (count, 1))  # short moves too, for narrow modes
             moved = u + far * rng.standard_normal(u.shape) @ root.T
             log_moved = log_likelihood(moved)
@@ -172,4 +191,4 @@ def temper(log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rn
             accepted = np.log(rng.random(count)) < gain
             u[accepted], log_l[accepted] = moved[accepted], log_moved[accepted]
             length *= np.exp(accepted.mean() - ACCEPTANCE)
-    return u
+    return u, ancestors

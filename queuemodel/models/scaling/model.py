@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ import numpy as np
 from ...base.errors import FitError, ModelError
 from ...base.estimates import Parameter, standard_errors
 from ...base.results import counted
-from ...curves.prediction import Prediction, effective_draws
+from ...curves.prediction import Prediction
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ..closed_network.demands import Servers, uneven_shards
@@ -37,12 +38,15 @@ class ScalingModel(Model):
         The measurements, and the prior.
     coordinates, levels : ndarray, shapes (B, d), (B, batch sizes)
         Equally likely draws: the prior's coordinates, and log step times of the smallest group by its batch sizes.
+    effective_draws : float
+        How many independent draws these are worth, by the lineages of their sampling.
     """
 
     strategy: Strategy
     table: ScalingData
     coordinates: np.ndarray
     levels: np.ndarray
+    effective_draws: float
     known_job: Job | None = None
     assumption: str = ""
     changes = ("batch_size", "gpus_per_node", "parameter_servers", "shards")
@@ -58,6 +62,12 @@ class ScalingModel(Model):
             )
         job = self.known_job or Job(batch_size=sizes[0], parameter_bytes=0, tensors=0)
         return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
+
+    @property
+    def unit(self) -> str:
+        """See `Model`."""
+        sizes = [m for m in self.table.measured if m.batch_size]
+        return sizes[0].unit if sizes else "examples" if self.job.batch_size > 1 else ""
 
     @property
     def base_workers(self) -> int:
@@ -115,7 +125,13 @@ class ScalingModel(Model):
         return Outcome(
             workers=workers,
             throughput=np.exp(self.point(draws)),
-            prediction=Prediction.drawn(workers, draws, error=self.error(sizes, np.random.default_rng(seed))),
+            prediction=Prediction.drawn(
+                workers,
+                draws,
+                error=self.error(sizes, np.random.default_rng(seed)),
+                correlation=math.sqrt(0.5),  # errors drift with the doublings: half of the variance of twice as many
+            ),
+            noise=NUMBERS["noise"],
             breakdown=(lambda X: self._stations(sizes, X)) if free else lambda X: Breakdown(),
             method=f"{self.strategy}{on_nodes} (fitted table)",
             note=self.note,
@@ -163,13 +179,6 @@ class ScalingModel(Model):
         """The smallest measured group: what speedup and efficiency relate to."""
         return self.table.groups[0][0]
 
-    @property
-    def effective_draws(self) -> float:
-        """Effective sample size of the draws: those that resampling left equal count as one."""
-        some = self.coordinates[:, self.table.depends(self.coordinates)]
-        copies = np.unique(some, axis=0, return_counts=True)[1] if some.size else np.ones(len(some))
-        return effective_draws(copies)
-
     def draws(self, sizes: Sizes) -> np.ndarray:
         """Log steps per second of all workers, shape (n, B)."""
         level = self.levels @ self.table.weights(sizes).T
@@ -205,23 +214,29 @@ class ScalingModel(Model):
         return np.asarray(((v["demand"] * share) ** (-1.0 / v["growth"]))[:, 0])
 
     @cached_property
+    def _off(self) -> np.ndarray:
+        """Log rates of the measured groups over those of the draws, shape (B, groups)."""
+        return np.asarray(np.log(self.table.sizes.workers) - self.table.log_time - self.draws(self.table.sizes).T)
+
+    @property
     def misfits(self) -> tuple[tuple[Measurement, float], ...]:
-        """Measurements far from most draws, and their mean relative differences."""
-        off = self.table.log_time + self.draws(self.table.sizes).T - np.log(self.table.sizes.workers)
-        far = (np.abs(off) > NUMBERS["outlier"] * self.table.scale(self.coordinates)).mean(axis=0) > 0.5
-        return tuple((self.table.groups[i][0], float(-off[:, i].mean())) for i in np.flatnonzero(far))
+        """Measurements that the fit misses by more than their noise, and their relative differences from its median."""
+        off = np.median(self._off, axis=0)
+        missed = np.abs(off) > np.maximum(NUMBERS["missed"], NUMBERS["missed_errors"] * self.table.noise)
+        return tuple((self.table.groups[i][0], float(np.expm1(off[i]))) for i in np.flatnonzero(missed))
 
     @property
     def outliers(self) -> tuple[Measurement, ...]:
-        """Misfits that most of four or more others contradict: a law is not contradicted by three points."""
-        few = len(self.table.groups) > max(3, 3 * len(self.misfits))
-        return tuple(m for m, _ in self.misfits) if few else ()
+        """Measurements far from most draws that four or more others contradict: three points contradict no law."""
+        far = (np.abs(self._off) > NUMBERS["outlier"] * self.table.scale(self.coordinates)).mean(axis=0) > 0.5
+        few = len(self.table.groups) > max(3, 3 * far.sum())
+        return tuple(self.table.groups[i][0] for i in np.flatnonzero(far)) if few else ()
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
         step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
-        note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
+        note = f"of {self.base.group}, the smallest measured group"
         found = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
         for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
             draws = v[name][:, 0] * (self.table.reference if unit else 1.0)
@@ -236,8 +251,11 @@ class ScalingModel(Model):
     @property
     def notes(self) -> tuple[str, ...]:
         """What measurements leave open, or contradict, a clause each."""
-        found = [f"{counted(m.workers, 'worker')}: {off:+.0%} off the fit" for m, off in self.misfits]
-        found = [f"{one}, an outlier" if self.outliers else f"{one}, unlike published jobs" for one in found]
+        found = []
+        for m, off in self.misfits:
+            batch = f", batch {m.batch_size}" if m.batch_size else ""
+            what = "an outlier" if m in self.outliers else "unlike published jobs"
+            found.append(f"{m.group}{batch}: {100 * off:+.0f} % off the fit, {what}")
         nodes = self.table.sizes.nodes
         if self.strategy == "async-ps":
             if not self._measured[0]:
@@ -249,8 +267,9 @@ class ScalingModel(Model):
         elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
             found.append("rounds grow faster than in most published jobs")
         if self.base.workers > 1:
-            smallest = counted(self.base.workers, "worker")
-            found.append(f"speedup and efficiency relate to {smallest}, the smallest measured group")
+            found.append(f"speedup and efficiency relate to {self.base.group}, the smallest measured group")
+        if self.effective_draws < NUMBERS["effective"]:
+            found.append(f"few draws fit ({self.effective_draws:.0f} lineages), so that intervals are rough")
         known = self.table.batches[0]
         if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
             found.append(f"no batch of {self.scenario.batch_size} was measured, only {known[0]:g} to {known[-1]:g}")
