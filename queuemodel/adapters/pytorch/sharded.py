@@ -292,7 +292,7 @@ def edges(operations: Sequence[Operation], rule: Rule, contradicted: np.ndarray)
     turn = [-1, -1, *(k for k in compute if k < first)][-2]  # the last one before that whose gradients come first
 
     def latest(k: int, of: Sequence[int], skip: int) -> list[int]:
-        possible = (i for i in of[::-1][skip:] if not contradicted[k, i])
+        possible = (i for i in itertools.islice(reversed(of), skip, None) if not contradicted[k, i])
         return list(itertools.islice(possible, 1))
 
     for k, one in enumerate(operations):
