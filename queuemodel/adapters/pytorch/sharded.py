@@ -19,7 +19,7 @@ from msgspec import structs
 from ...base.errors import DataError
 from ...base.recognition import TIMES
 from ...base.results import percent
-from ...models.rounds.graph import ACROSS, ALL, INSIDE, Task, end_times
+from ...models.rounds.graph import ACROSS, ALL, INSIDE, Task, end_times, transfer_times
 from ...profile.records import Collective as Kind
 from ...profile.records import Operation, Round
 from ..recordings import RankTrace, constant, length, union
@@ -244,7 +244,7 @@ class Recorded:
     operations: Sequence[Operation]
     begin: np.ndarray
     end: np.ndarray
-    took: np.ndarray  # the operations' times without waiting for others: the least among a group's ranks
+    took: np.ndarray  # the operations' times, of collectives from the last rank's begin to the last rank's end
     round_time: np.ndarray  # (steps, ranks)
     meet: Sequence[int]  # how many neighbours meet in each; 0: all
 
@@ -255,10 +255,11 @@ class Recorded:
         times = np.array([[[(o.start, o.end) for o in one.operations] for one in ranks] for ranks in rounds])
         begin, end = times[..., 0], times[..., 1]
         took, place = end - begin, {trace.rank: i for i, trace in enumerate(run)}
-        for k, operation in enumerate(first.operations):
-            if operation.group:
-                own = [[place[m] for m in trace.members[operation.group] if m in place] for trace in run]
-                took[..., k] = np.stack([(end - begin)[:, ranks, k].min(axis=1) for ranks in own], axis=1)
+        for name in first.groups:
+            own = [k for k, o in enumerate(first.operations) if o.group == name]
+            for ranks in {tuple(place[m] for m in trace.members[name] if m in place) for trace in run}:
+                together = transfer_times(begin[:, ranks], end[:, ranks], own)[:, None]
+                took[:, ranks] = np.where(np.isin(np.arange(took.shape[-1]), own), together, took[:, ranks])
         whole = len(run) == run[0].ranks
         meet = [first.groups[o.group] if whole and o.group.startswith(INSIDE) else 0 for o in first.operations]
         round_time = np.array([[one.round_time for one in ranks] for ranks in rounds])

@@ -58,3 +58,17 @@ def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Seq
         free[task.stream] = start + duration
         ends.append(free[task.stream] + late)
     return ends
+
+
+def transfer_times(begin: np.ndarray, end: np.ndarray, collectives: Sequence[int]) -> np.ndarray:
+    """Seconds of each collective from when its last rank begins to when its last rank ends, (rounds, tasks); else 0.
+
+    ``begin`` and ``end`` (rounds, ranks, tasks) are by each rank's own clock. A collective ends everywhere at once, on
+    average over all of a round: that puts the clocks on top of each other.
+    """
+    taken = np.zeros((len(begin), begin.shape[-1]))
+    if len(collectives):
+        clock = (end[:, :1, collectives] - end[..., collectives]).mean(axis=-1, keepdims=True)
+        last = [(moments + clock).max(axis=1)[:, collectives] for moments in (begin, end)]
+        taken[:, collectives] = np.maximum(last[1] - last[0], 0.0)
+    return taken

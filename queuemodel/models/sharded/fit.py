@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,13 +14,13 @@ from ...profile.job import Job
 from ...profile.profile import Profile
 from ...profile.records import Round
 from ..rounds.fit import by_number, paces
-from ..rounds.graph import ACROSS, INSIDE, Task
+from ..rounds.graph import ACROSS, INSIDE, Task, transfer_times
 from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, Library, NodeLink
 from .placement import NETWORK, SHARD_KINDS, Placement, Step, round_times
 
 _NUMBERS = constants(__package__)["fit"]
 TRANSFER_ERROR, REPLAY_ERROR = _NUMBERS["transfer_error"], _NUMBERS["replay_error"]
-SHARE_ERROR, SHORTEST = _NUMBERS["share_error"], _NUMBERS["shortest"]
+ALONE_ERROR, SHORTEST, PAIR_LOSS = _NUMBERS["alone_error"], _NUMBERS["shortest"], _NUMBERS["pair_loss"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,6 @@ class Run:
     placement: Placement
     steps: tuple[Step, ...]
     computed: np.ndarray  # (rounds, ranks, computations): Seconds, of all ranks
-    waits: np.ndarray  # (rounds, steps): Seconds of each step, of a collective of the rank that came last
     times: np.ndarray  # (rounds,): Seconds of a round, mean of the ranks
     whole: bool
 
@@ -41,8 +40,13 @@ class Run:
         groups = [own for own in by_number(rounds).values() if len(own) == ranks]
         took = np.array([[[o.end - o.start for o in one.operations] for one in own] for own in groups])
         whole = ranks == first.ranks
-        waits = took.min(axis=1)  # the last to come waits for nobody
-        least = np.quantile(waits, SHORTEST, axis=0)
+        begin, end = (
+            np.array([[[getattr(o, at) for o in one.operations] for one in own] for own in groups])
+            for at in ("start", "end")
+        )
+        least = transfer_times(begin, end, [k for k, o in enumerate(first.operations) if o.group])
+        # of one rank's file, the shortest waited for no other rank
+        least = least.mean(axis=0) if whole else np.quantile(least, SHORTEST, axis=0)
         inside = max((size for name, size in first.groups.items() if name.startswith(INSIDE)), default=1)
         sharded = any(o.kind in SHARD_KINDS and o.group.startswith(INSIDE) for o in first.operations)
         steps = [
@@ -64,30 +68,24 @@ class Run:
             [np.roll(computed, shift, axis=0) for shift in range(-(-first.ranks // ranks))], axis=1
         )[:, : first.ranks]
         return cls(
-            Placement(first.ranks, inside, inside if sharded else 0, collective=library.collective),
+            Placement(
+                first.ranks, inside, inside if sharded else 0, None, library.collective, PAIR_LOSS * library.single
+            ),
             tuple(steps),
             computed,
-            waits,
             np.array([np.mean([one.round_time - one.waited for one in own]) for own in groups]),
             whole,
         )
 
     @property
-    def crossing(self) -> dict[str, list[int]]:
-        """Collectives of several nodes, by their kind."""
-        found: dict[str, list[int]] = {}
-        for i, one in enumerate(self.steps):
-            if one.task.kind and self.placement.task(one).stream == NETWORK and self.unit(i) > 0:
-                found.setdefault(one.task.kind, []).append(i)
-        return found
-
-    def unit(self, i: int) -> float:
-        """Seconds of a collective on a link of a byte per second."""
-        return self.placement.seconds(replace(self.steps[i], seconds=0.0), NodeLink(1.0, 0.0))
-
-    def shortest(self, kind: str) -> float:
-        """Seconds per such unit of the shortest collectives of a kind: most others wait, or for a link not yet full."""
-        return float(np.quantile([self.waits[:, i] / self.unit(i) for i in self.crossing[kind]], SHORTEST))
+    def crossing(self) -> list[Step]:
+        """Collectives of several nodes."""
+        some = NodeLink(1.0, 0.0)
+        return [
+            one
+            for one in self.steps
+            if one.task.kind and self.placement.task(one).stream == NETWORK and self.placement.seconds(one, some) > 0
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +134,7 @@ def fit_shards(profile: Profile) -> FittedShards:
     counts = sorted({one.ranks for one in grouped})
     runs = [Run.of([one for one in grouped if one.ranks == n], library) for n in counts]
     last, most = runs[-1], [one for one in grouped if one.ranks == counts[-1]]
-    link, shares, covariance = estimate_link(runs, library)
-    last = replace(last, placement=replace(last.placement, shares=shares))
+    link, covariance = estimate_link(runs, library)
     unequal = paces(most, counts[-1]) if last.whole else ()
     typical = last.computed / np.array(unequal)[:, None] if unequal else last.computed
     replayed = round_times(last.steps, last.computed, last.placement, link)
@@ -163,40 +160,36 @@ def fit_shards(profile: Profile) -> FittedShards:
     )
 
 
-def estimate_link(runs: Sequence[Run], library: Library) -> tuple[NodeLink, dict[str, float], np.ndarray]:
-    """A node's link, what share of it each kind of collective has, and the covariance of the link's logarithms.
+def estimate_link(runs: Sequence[Run], library: Library) -> tuple[NodeLink, np.ndarray]:
+    """A node's link, and the covariance of the logarithms of its bandwidth and latency.
 
-    What the shortest of each kind took gives both where a node has one rank. Where ranks share a link, their messages
-    overlap more or less, and replayed rounds, which have to take what they took, say more.
+    With it replayed rounds take what they took; and where these hide their collectives, collectives all together.
     """
     from scipy.optimize import least_squares
 
-    crossing = [run for run in runs if run.crossing]
+    crossing = [(run, some) for run in runs if (some := run.crossing)]
     if not crossing:
         raise FitError(
             "no recorded collective crosses the network; record two nodes: queuemodel import-trace trace_n1 trace_n2"
         )
-    alone = [run for run in crossing if run.placement.per_node == 1]
-    took = [(run, kind, run.shortest(kind)) for run in alone for kind in run.crossing]
-    kinds = list(dict.fromkeys(kind for _, kind, _ in took))
-    rate = np.median([1 / run.shortest(kind) for run in crossing for kind in run.crossing])
 
-    def said(logs: np.ndarray) -> tuple[NodeLink, dict[str, float]]:
-        bandwidth, message = np.minimum(np.exp(logs[:2]), [FASTEST_LINK, LONGEST_MESSAGE])
-        return NodeLink(float(bandwidth), float(message)), dict(zip(kinds, np.exp(logs[2:]).tolist(), strict=True))
+    def transfers(run: Run, some: Sequence[Step], link: NodeLink) -> float:
+        took = sum(one.seconds for one in some)
+        return float(np.log(max(took, 1e-9) / sum(run.placement.seconds(one, link) for one in some)))
 
     def residuals(logs: np.ndarray) -> np.ndarray:
-        link, shares = said(logs)
-        found = [(logs[1] - np.log(library.latency)) / np.log(LATENCY_FACTOR), *(logs[2:] / SHARE_ERROR)]
-        for run, kind, unit in took:
-            i = run.crossing[kind][0]
-            seconds = replace(run.placement, shares=shares).seconds(run.steps[i], link)
-            found.append(np.log(seconds / run.unit(i) / unit) / TRANSFER_ERROR)
-        for run in crossing:
-            replayed = round_times(run.steps, run.computed, replace(run.placement, shares=shares), link)
-            found.append((replayed.mean() / run.times.mean() - 1) / REPLAY_ERROR)
+        bandwidth, message = np.minimum(np.exp(logs), [FASTEST_LINK, LONGEST_MESSAGE])
+        link = NodeLink(float(bandwidth), float(message))
+        found = [(logs[1] - np.log(library.latency)) / np.log(LATENCY_FACTOR)]
+        for run, some in crossing:
+            replayed = round_times(run.steps, run.computed, run.placement, link)
+            found += [
+                transfers(run, some, link) / (TRANSFER_ERROR if run.whole else ALONE_ERROR),
+                (replayed.mean() / run.times.mean() - 1) / REPLAY_ERROR,
+            ]
         return np.array(found)
 
-    fitted = least_squares(residuals, [np.log(rate), np.log(library.latency), *np.zeros(len(kinds))])
-    covariance = np.linalg.pinv(fitted.jac.T @ fitted.jac)
-    return *said(fitted.x), covariance[:2, :2]
+    start = -np.mean([transfers(run, some, NodeLink(1.0, 0.0)) for run, some in crossing])
+    fitted = least_squares(residuals, [start, np.log(library.latency)])
+    bandwidth, message = np.minimum(np.exp(fitted.x), [FASTEST_LINK, LONGEST_MESSAGE])
+    return NodeLink(float(bandwidth), float(message)), np.linalg.pinv(fitted.jac.T @ fitted.jac)

@@ -26,6 +26,7 @@ from ...transport.collectives import Link
 from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
 from ..rounds.graph import ACROSS
+from ..rounds.group import LEAST, MOST
 from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
 from ..rounds.times import NodeLink, at_bandwidth, sampler
 from .fit import FittedShards, fit_shards
@@ -34,7 +35,9 @@ from .rewritings import accumulated, in_copies, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["model"]
-MODEL_ERROR, RECORDED_ERROR, UNRECORDED = (_NUMBERS[name] for name in ("error", "recorded_error", "unrecorded"))
+MODEL_ERROR, RECORDED_ERROR, PAIR_ERROR, UNRECORDED = (
+    _NUMBERS[name] for name in ("error", "recorded_error", "pair_error", "unrecorded")
+)
 
 #: Ranks in all drawn rounds together, and the least and most rounds; numbers of ranks, of many, that are computed.
 DRAWN, FEWEST, SAMPLES, GRID = 12_800, 12, 200, 24
@@ -202,11 +205,25 @@ class ShardedModel(Model):
             collective=algorithm_of(wanted.collective) if wanted.collective else recorded.collective,
         )
 
-    @property
-    def link(self) -> NodeLink:
-        """What a node's link carries."""
-        found, wanted = at_bandwidth(self.fitted.link, self.fitted.nominal, self.scenario.bandwidth), self.scenario
-        return found if wanted.latency is None else found._replace(latency=wanted.latency)
+    def link_at(self, ranks: int) -> NodeLink:
+        """What a node's link carries among so many ranks."""
+        fitted, wanted = self.fitted, self.scenario
+        found = at_bandwidth(fitted.link, fitted.nominal, wanted.bandwidth)
+        slower = math.exp(-fitted.library.slower * self._doublings(ranks))
+        latency = found.latency if wanted.latency is None else wanted.latency
+        return NodeLink(found.bandwidth * slower, latency)
+
+    def _doublings(self, ranks: int) -> float:
+        """By how many doublings so many ranks are beyond the recorded ones."""
+        return math.log2(max(ranks / self.fitted.ranks, 1.0))
+
+    def _errors(self, ranks: int) -> np.ndarray:
+        """Standard errors of the logarithms of bandwidth and latency among so many ranks, (2,)."""
+        fitted, known = self.fitted, self.scenario.latency is not None
+        others = PAIR_ERROR if fitted.ranks == 2 < ranks and fitted.run.placement.pair_loss else 0.0
+        slower = fitted.library.slower_error * self._doublings(ranks)
+        bandwidth, latency = np.sqrt(np.diag(fitted.covariance))
+        return np.array([float(np.linalg.norm([bandwidth, others, slower])), 0.0 if known else latency])
 
     @property
     def slowness(self) -> float:
@@ -283,7 +300,7 @@ class ShardedModel(Model):
 
         The errors are of the logarithm of the round's time: of computation, bandwidth and latency.
         """
-        drawn, link, rows = self.drawn(ranks, seed), self.link, self.fitted.rows
+        drawn, link, rows = self.drawn(ranks, seed), self.link_at(ranks), self.fitted.rows
         compute = float(drawn.computed.sum(axis=-1).mean())
         beside = self.fitted.tail if ranks > 1 else self._alone
         alone = drawn.mean_time(link, without=(*SHARD_KINDS, *REDUCTIONS))
@@ -291,13 +308,11 @@ class ShardedModel(Model):
         time = drawn.mean_time(link)
 
         def half(change: tuple[float, float], slower: float) -> float:
-            ends = [
-                drawn.mean_time(
-                    NodeLink(link.bandwidth * math.exp(s * change[0]), link.latency * math.exp(s * change[1])),
-                    slower=math.exp(s * slower),
-                )
-                for s in (1.0, -1.0)
-            ]
+            ends = []
+            for sign in (1.0, -1.0):
+                bandwidth, latency = np.clip(link[:2] * np.exp(sign * np.array(change)), LEAST, MOST)
+                moved = NodeLink(bandwidth, latency)
+                ends.append(drawn.mean_time(moved, slower=math.exp(sign * slower)))
             return math.log((ends[0] + beside) / (ends[1] + beside)) / 2
 
         total = rows.sum(axis=1)
@@ -305,7 +320,7 @@ class ShardedModel(Model):
         few = (2 * max(m - 1, 1)) ** -0.5 * (alone / compute - 1)  # relative, of a standard deviation
         unlike = UNRECORDED if self.fitted.unrecorded and ranks > 1 else 0.0
         sampling = float(np.linalg.norm([spread / m**0.5, few, unlike]))
-        sd = np.sqrt(np.diag(self.fitted.covariance)) * [1.0, self.scenario.latency is None]
+        sd = self._errors(ranks)
         errors = [half((0.0, 0.0), sampling), half((sd[0], 0.0), 0.0), half((0.0, sd[1]), 0.0)]
         added = [max(time - reduced, 0.0), max(reduced - alone, 0.0), max(alone - compute, 0.0)]
         busy = [drawn.busy(link, ("all-gather",)), drawn.busy(link, REDUCTIONS)]
@@ -342,7 +357,7 @@ class ShardedModel(Model):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty."""
-        fitted, link = self.fitted, self.link
+        fitted, link = self.fitted, self.link_at(self.fitted.ranks)
         total = self.slowness * fitted.rows.sum(axis=1)
         spread = np.sqrt(np.diag(fitted.covariance))
         m = len(total)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...base.checks import FASTEST_LINK
 from ...transport.collectives import Algorithm, Hierarchical, Link, Ring
 from ..rounds.graph import ACROSS, INSIDE, Task, end_times
 from ..rounds.times import NodeLink
@@ -36,8 +35,8 @@ class Placement:
     shards: int = 0  #: ranks that share a copy; 0: all
     inside: Link | None = None  #: between ranks of a node; None: as recorded
     collective: Algorithm = field(default_factory=Ring)
-    #: of a node's bandwidth, what each kind of collective has; 1 unless it is there
-    shares: Mapping[str, float] = field(default_factory=dict)
+    #: of a link, what a gather or reduce-scatter of two ranks loses by sending both ways over one connection
+    pair_loss: float = 0.0
 
     @property
     def copy(self) -> int:
@@ -63,26 +62,28 @@ class Placement:
     def seconds(self, step: Step, link: NodeLink) -> float:
         """Of a collective, once all its ranks are there; ``link`` is a node's."""
         kind, group, n, g, copy = step.task.kind, step.task.group, self.ranks, self.per_node, self.copy
-        bandwidth = min(link.bandwidth * self.shares.get(kind, 1.0), FASTEST_LINK)
-        node, V = Link(bandwidth, latency=link.latency), step.task.bytes
+        node, V = Link(link.bandwidth, latency=link.latency), step.task.bytes
         if group.startswith(ACROSS) and kind in SHARD_KINDS:  # each rank of a node with its like on the others
-            return self._among(step, V, -(-n // g), 1, replace(node, bandwidth=node.bandwidth / g))
+            return self._among(step, V, -(-n // g), 1, replace(node, bandwidth=node.bandwidth / g), rings=g)
         if group.startswith(ACROSS):  # likewise, of each rank of a copy
-            shared = replace(node, bandwidth=node.bandwidth / min(copy, g))
-            return self._among(step, V / copy, -(-n // copy), max(g // copy, 1), shared)
+            rings = min(copy, g)
+            shared = replace(node, bandwidth=node.bandwidth / rings)
+            return self._among(step, V / copy, -(-n // copy), max(g // copy, 1), shared, rings=rings)
         if kind in SHARD_KINDS:
             return self._among(step, V, copy, g, node)
         return self._within(step, min(g, n)) if group.startswith(INSIDE) else self._among(step, V, n, g, node)
 
-    def _among(self, step: Step, V: float, ranks: int, per_node: int, link: Link) -> float:
-        """Of V bytes among so many ranks, some of them on each node."""
+    def _among(self, step: Step, V: float, ranks: int, per_node: int, link: Link, *, rings: int = 1) -> float:
+        """Of V bytes among so many ranks, some of them on each node, whose link other rings may share."""
         kind = step.task.kind
         if ranks <= per_node:
             return self._within(step, ranks)
         if per_node > 1 and self.inside is not None:
             return float(Hierarchical(per_node, self.inside, self.collective).time(V, ranks, link, kind=kind))
-        shared = replace(link, bandwidth=link.bandwidth / per_node)
-        between = self.collective.time(V / per_node, -(-ranks // per_node), shared, kind=kind)
+        nodes, alone = -(-ranks // per_node), kind in SHARD_KINDS and rings * per_node == 1
+        carried = (1 - self.pair_loss / (nodes - 1) ** 2 * alone) / per_node
+        shared = replace(link, bandwidth=link.bandwidth * carried)
+        between = self.collective.time(V / per_node, nodes, shared, kind=kind)
         return float(between) + self._within(step, per_node)
 
     def _within(self, step: Step, ranks: int) -> float:
