@@ -37,7 +37,7 @@ Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
 METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
 #: What all-reduce has not.
-OF_SERVERS = ("parameter_servers", "shards", "worker_speeds", *of_group("simulation"))
+OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))
 
 
 def fit(
@@ -289,8 +289,7 @@ def require_answerable(data: Data, question: Scenario) -> str:
             raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
         if name in of_group("sharded") and strategy not in SHARDED:
             raise ModelError(f"{name} applies to strategy {', '.join(SHARDED)}, not {strategy!r}")
-        served = name in OF_SERVERS and not (name == "worker_speeds" and strategy in SHARDED)
-        if served and strategy in ("all-reduce", *SHARDED):
+        if name in OF_SERVERS and strategy in ("all-reduce", *SHARDED):
             raise ModelError(f"{name} applies to training on parameter servers, not to {strategy!r}")
         if others and strategy not in others:
             raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")

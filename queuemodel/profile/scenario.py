@@ -186,10 +186,7 @@ class Scenario:
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
     )
     gradient_precision: str | None = _ask(
-        "rounds",
-        "Synchronization",
-        "all-reduce: precision of the gradients; half halves their bytes.",
-        choice(PRECISIONS),
+        "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(PRECISIONS)
     )
     ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)

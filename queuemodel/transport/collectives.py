@@ -404,6 +404,25 @@ def _slowdown(algorithm: Algorithm, nodes: int, nodes_per_rack: int, oversubscri
     return with_core / without if without else 1.0
 
 
+def exchange_time(algorithm: Any, partners: np.ndarray, message_bytes: Size, link: Link) -> Size:
+    """Seconds in which every rank sends so much to each of its ``partners``, (n, n), where `algorithm` has the ranks.
+
+    The latency of a rank's messages one after the other, and what the busiest link carries; exact if all send at once.
+    """
+    pairs = np.argwhere(partners & ~np.eye(len(partners), dtype=bool))
+    if not len(pairs):
+        return 0.0 * message_bytes
+    placed = getattr(algorithm, "algorithm", algorithm)  # without racks
+    nodes = pairs // getattr(placed, "ranks_per_node", 1)
+    seconds = [_busiest(nodes, nodes[:, 0] != nodes[:, 1]) / link.bandwidth]
+    if isinstance(algorithm, InRacks):
+        racks, rate = nodes // algorithm.nodes_per_rack, link.bandwidth * algorithm.nodes_per_rack
+        seconds.append(_busiest(racks, racks[:, 0] != racks[:, 1]) / rate * algorithm.oversubscription)
+    if isinstance(placed, Hierarchical):
+        seconds.append(_busiest(pairs, nodes[:, 0] == nodes[:, 1]) / placed.inside.bandwidth)
+    return int(np.bincount(pairs[:, 0]).max()) * link.latency + max(seconds) * message_bytes
+
+
 def _busiest(ends: np.ndarray, share: np.ndarray) -> float:
     """The most that one of them sends or receives, as a share of the data."""
     return max(float(np.bincount(ends[:, side], share).max()) for side in (0, 1))

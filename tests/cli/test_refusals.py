@@ -92,7 +92,6 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (f"{AT_TWO} --straggler-probability 0.1", "give both"), (f"{AT_TWO} --plot a.png", "use --chrome-trace"),
         (f"{AT_TWO} --batch-size 64", "--batch-size does not apply"),
         (f"{AT_TWO} --scheme ddp", "scheme applies to strategy 'all-reduce'"),
-        (f"{RANKS_AT_TWO} --worker-speeds 1,2", "--worker-speeds"),
         ("fit resnet50-t4-placements.csv --strategy sync-ps", "is of strategy 'all-reduce', not 'sync-ps'"),
         ("fit shakesmall-p100-throughputs.csv --strategy k-sync", "needs"),
         ("predict alexnet-60-throughputs.csv --strategy sync-ps --bandwidth 10Gbit/s", "is not a change"),

@@ -38,7 +38,7 @@ def round_time(
 
 
 def slowest_of(
-    rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int, paces: Sequence[float] = ()
+    rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int, paces: Sequence[float] | np.ndarray = ()
 ) -> Iterator[np.ndarray]:
     """When the slowest of n ranks has each bucket: for each n of ``ranks`` (increasing), shape (samples, b).
 
@@ -53,7 +53,7 @@ def slowest_of(
     for wanted in ranks:
         while n < wanted:
             rows = draw(rng, samples)
-            np.maximum(slowest, paces[n] * rows if n < len(paces) else rows, out=slowest)
+            np.maximum(slowest, paces[n] * rows if n < len(paces) and paces[n] != 1 else rows, out=slowest)
             n += 1
         yield slowest.copy()
 

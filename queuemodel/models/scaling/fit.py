@@ -27,6 +27,8 @@ DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
 PROBES, REWEIGHTED = 50, 3
 #: Share of draws that a temperature leaves effective, and moves at each: more, where few lineages survive the first.
 TEMPERING = ((0.5, 6), (0.9, 24))
+#: Groups of workers up to which that takes about a second.
+MOST_AGAIN = 30
 #: Least moves after the last temperature; acceptance that their length is adapted to.
 LAST_MOVES, ACCEPTANCE = 24, 0.25
 
@@ -144,7 +146,7 @@ class ScalingData:
             for kept, moves in TEMPERING:
                 found, ancestors = temper(log_likelihood, u[:, shown], rng, kept=kept, moves=moves)
                 effective = effective_draws(np.bincount(ancestors).astype(float))
-                if effective >= NUMBERS["effective"]:
+                if effective >= NUMBERS["effective"] or len(self.groups) > MOST_AGAIN:
                     break
             u[:, shown] = found
         level, precision, _ = self.levels(u)

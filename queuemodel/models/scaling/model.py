@@ -24,6 +24,7 @@ from .fit import ScalingData
 from .law import Sizes, asynchronous, server_load
 from .prior import NUMBERS, Prior
 
+MOST_NAMED = 3  #: Measurements that the note names, the furthest from the fit.
 Strategy = Literal["all-reduce", "sync-ps", "async-ps"]
 
 
@@ -236,7 +237,7 @@ class ScalingModel(Model):
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
         step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
-        note = f"of {self.base.group}, the smallest measured group"
+        note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
         found = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
         for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
             draws = v[name][:, 0] * (self.table.reference if unit else 1.0)
@@ -251,11 +252,13 @@ class ScalingModel(Model):
     @property
     def notes(self) -> tuple[str, ...]:
         """What measurements leave open, or contradict, a clause each."""
-        found = []
-        for m, off in self.misfits:
+        found, misfits = [], sorted(self.misfits, key=lambda one: -abs(one[1]))
+        for m, off in misfits[:MOST_NAMED]:
             batch = f", batch {m.batch_size}" if m.batch_size else ""
             what = "an outlier" if m in self.outliers else "unlike published jobs"
             found.append(f"{m.group}{batch}: {100 * off:+.0f} % off the fit, {what}")
+        if more := misfits[MOST_NAMED:]:
+            found.append(f"{counted(len(more), 'more measurement')} off by up to {100 * abs(more[0][1]):.0f} %")
         nodes = self.table.sizes.nodes
         if self.strategy == "async-ps":
             if not self._measured[0]:
