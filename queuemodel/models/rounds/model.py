@@ -368,7 +368,11 @@ class AllReduceModel(Model):
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
         doublings = self._doublings(ranks)
-        unsteady = 0.0 if self._in_turn or not doublings else other_ranks_error(self.fitted)
+        unsteady = (
+            0.0
+            if self._in_turn or not doublings
+            else other_ranks_error(self.fitted.congestion_control, self.fitted.library)
+        )
         other = self.fitted.library.slower_error * doublings, unsteady
         covariance = self.fitted.covariance + np.diag([np.dot(other, other), 0.0])
         if self.fitted.unrecorded and (ranks != self.fitted.ranks or self.other_machines):

@@ -26,7 +26,7 @@ from ...transport.collectives import Link
 from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
 from ..rounds.graph import ACROSS
-from ..rounds.group import LEAST, MOST
+from ..rounds.group import LEAST, MOST, other_ranks_error
 from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
 from ..rounds.times import NodeLink, at_bandwidth, sampler
 from .fit import FittedShards, fit_shards
@@ -220,10 +220,11 @@ class ShardedModel(Model):
     def _errors(self, ranks: int) -> np.ndarray:
         """Standard errors of the logarithms of bandwidth and latency among so many ranks, (2,)."""
         fitted, known = self.fitted, self.scenario.latency is not None
-        others = PAIR_ERROR if fitted.ranks == 2 < ranks and fitted.run.placement.pair_loss else 0.0
+        pair = PAIR_ERROR if fitted.ranks == 2 < ranks and fitted.run.placement.pair_loss else 0.0
+        unsteady = other_ranks_error(fitted.congestion_control, fitted.library) if ranks > fitted.ranks else 0.0
         slower = fitted.library.slower_error * self._doublings(ranks)
         bandwidth, latency = np.sqrt(np.diag(fitted.covariance))
-        return np.array([float(np.linalg.norm([bandwidth, others, slower])), 0.0 if known else latency])
+        return np.array([float(np.linalg.norm([bandwidth, pair, unsteady, slower])), 0.0 if known else latency])
 
     @property
     def slowness(self) -> float:
