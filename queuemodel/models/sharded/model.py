@@ -352,7 +352,8 @@ class ShardedModel(Model):
             slow = int(np.argmax(np.abs(np.log(fitted.paces))))
             notes.append(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others")
         notes += [check(fitted.link.bandwidth, fitted.nominal) for check in (contradiction, hardly_used)]
-        notes.append(f"recorded rounds replay within {percent(abs(fitted.missed))}")
+        if abs(fitted.missed) > RECORDED_ERROR:
+            notes.append(f"recorded rounds replay only within {percent(abs(fitted.missed))}")
         return "; ".join(filter(None, notes))
 
     @property
