@@ -152,6 +152,17 @@ def test_a_fitted_model_repeats_the_graph_on_more_ranks(n):
     assert curve.lower[0] < n / truth < curve.upper[0]
 
 
+def test_two_ranks_of_nccl_lose_nothing():
+    """Over gloo they send both ways over one connection, and more ranks do not."""
+    profile = profile_of(2, compute=1e-4)
+    source = msgspec.structs.replace(profile.source, style="nccl")
+    alike = [fit(msgspec.structs.replace(profile, source=one)).what_if(latency=0.0) for one in (source, profile.source)]
+    nccl, gloo = (model.throughput([2, 64]).steps_per_second for model in alike)
+    assert nccl[0] == pytest.approx(gloo[0], rel=0.01)
+    slower = np.exp(-0.055 * 5)  # as all-reduces of NCCL are found to be, at each doubling
+    assert nccl[1] == pytest.approx(gloo[1] * carried(2) * slower, rel=0.01)
+
+
 def test_one_rank_computes():
     profile = profile_of(2, cv=0.1)
     own = [one.computed for one in profile.rounds]

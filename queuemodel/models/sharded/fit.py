@@ -38,12 +38,9 @@ class Run:
         """Of rounds with the same number of ranks."""
         first, ranks = rounds[0], len({one.rank for one in rounds})
         groups = [own for own in by_number(rounds).values() if len(own) == ranks]
-        took = np.array([[[o.end - o.start for o in one.operations] for one in own] for own in groups])
+        times = np.array([[[(o.start, o.end) for o in one.operations] for one in own] for own in groups])
+        begin, end = times[..., 0], times[..., 1]
         whole = ranks == first.ranks
-        begin, end = (
-            np.array([[[getattr(o, at) for o in one.operations] for one in own] for own in groups])
-            for at in ("start", "end")
-        )
         least = transfer_times(begin, end, [k for k, o in enumerate(first.operations) if o.group])
         # of one rank's file, the shortest waited for no other rank
         least = least.mean(axis=0) if whole else np.quantile(least, SHORTEST, axis=0)
@@ -62,8 +59,7 @@ class Run:
             )
             for o, seconds in zip(first.operations, least, strict=True)
         ]
-        computed = took[..., [k for k, o in enumerate(first.operations) if o.kind == "compute"]]
-        # ranks that were not recorded compute what recorded ones did in other rounds
+        computed = (end - begin)[..., [k for k, o in enumerate(first.operations) if o.kind == "compute"]]
         computed = np.concatenate(
             [np.roll(computed, shift, axis=0) for shift in range(-(-first.ranks // ranks))], axis=1
         )[:, : first.ranks]
@@ -117,8 +113,8 @@ def fit_shards(profile: Profile) -> FittedShards:
     """Fit the recorded rounds of a job that shards its parameters.
 
     Computations are those of the most ranks. Bandwidth and latency are those with which the recorded rounds, replayed,
-    take what they took, and their collectives what the shortest took: maximum a posteriori, normal approximation, with
-    the library's latency as prior.
+    take what they took, and all their collectives together, too: maximum a posteriori, normal approximation, with the
+    library's latency as prior. Ranks that were not recorded are taken to compute as recorded ones did in other rounds.
 
     Raises
     ------

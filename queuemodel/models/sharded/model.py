@@ -257,7 +257,8 @@ class ShardedModel(Model):
         T, gathers, reductions, stragglers, gathering, reducing, *effects = np.array(
             [np.interp(np.log(workers), np.log(grid), one) for one in parts.T]
         )
-        k, compute = self.steps_per_round, float(fitted.rows.sum(axis=1).mean()) * self.slowness
+        k = self.steps_per_round
+        compute = k * float(fitted.rows.sum(axis=1).mean()) * self.slowness
         other = (workers > fitted.ranks) | self.other_machines
         least = np.minimum(np.maximum(compute, np.maximum(gathering, reducing)), T)
         here = [point for point in self.measured if self.is_here(point)]
