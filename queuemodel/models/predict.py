@@ -36,7 +36,8 @@ PathName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
 METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
-#: What all-reduce has not.
+#: Ways of training without servers; and what these have not.
+ON_NODES = ("all-reduce", *SHARDED)
 OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))
 
 
@@ -275,21 +276,23 @@ def require_answerable(data: Data, question: Scenario) -> str:
     """How the job trains; what belongs to other ways is refused."""
     strategy = strategy_of(data, question)
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
-    if on_nodes(data) and strategy != "all-reduce":
-        raise ModelError(f"a table of GPUs on nodes is of strategy 'all-reduce', not {strategy!r}")
-    if question.gpus_per_node is not None and not (alone and strategy == "all-reduce"):
-        raise ModelError("gpus_per_node applies to tables of step times or rates of 'all-reduce'")
+    if strategy in SHARDED and not (alone or data.strategy):
+        raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
+    if on_nodes(data) and strategy not in ON_NODES:
+        raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
+    if question.gpus_per_node is not None and not (alone and strategy in ON_NODES):
+        raise ModelError(f"gpus_per_node applies to tables of step times or rates of {', '.join(ON_NODES)}")
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
             raise ModelError(f"{name} applies to throughputs of {kinds} alone; leave it out")
     for name in question.specified:
         others = [way for way, has in NUMBERS.items() if has == name]
-        if name in of_group("rounds") and strategy not in ("all-reduce", *SHARDED):
+        if name in of_group("rounds") and strategy not in ON_NODES:
             raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
         if name in of_group("sharded") and strategy not in SHARDED:
             raise ModelError(f"{name} applies to strategy {', '.join(SHARDED)}, not {strategy!r}")
-        if name in OF_SERVERS and strategy in ("all-reduce", *SHARDED):
+        if name in OF_SERVERS and strategy in ON_NODES:
             raise ModelError(f"{name} applies to training on parameter servers, not to {strategy!r}")
         if others and strategy not in others:
             raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")

@@ -19,6 +19,7 @@ from ..base.errors import DataError, ModelError
 from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_latency, parse_size, share_in
 from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 from ..transport.trees import COLLECTIVES
+from .gathers import read_gathers, require_gathers
 from .job import require_bandwidth
 from .profile import Profile
 from .records import MOST_BYTES, MOST_SERVERS
@@ -46,8 +47,9 @@ NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.num
 SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
 TRANSFER_ORDERS = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
 SHARDINGS = ("round-robin", "greedy")
-#: Bytes of a gradient over those of single precision.
-PRECISIONS = {"half": 0.5}
+#: Bytes of a gradient over those of single precision; bytes of a parameter that is gathered.
+GRADIENT_PRECISIONS = {"half": 0.5}
+PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
 #: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
 NETWORK_FORMS = ("links", "single")
 
@@ -155,6 +157,19 @@ class Scenario:
     sparse_gradients: bool | None = _ask(
         "throughputs", "Job", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
     )
+    parameters: float | None = _ask(
+        "throughputs", "Job", "Tables of fsdp, hsdp and zero-1: number of parameters, like 7e9.", POSITIVE
+    )
+    layers: int | None = _ask(
+        "throughputs", "Job", "The same: layers whose parameters are gathered together.", count(10_000)
+    )
+    precision: str | None = _ask("throughputs", "Job", "The same: of gathered parameters.", choice(PRECISIONS))
+    gathers: object | None = _ask(
+        "throughputs",
+        "Network",
+        "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).",
+        Kind("file", require_gathers, read_gathers),
+    )
     parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
         "shards", "Cluster", "Relative sizes of the servers' shards, if uneven.", replace(POSITIVE, most=MOST_SERVERS)
@@ -186,7 +201,7 @@ class Scenario:
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
     )
     gradient_precision: str | None = _ask(
-        "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(PRECISIONS)
+        "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
     )
     ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)

@@ -67,7 +67,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
     [
         (f"{PLAN} --wealth 100", "no such option '--wealth'; see "),
         (f"{PLAN} --method mva --budget 100", "give --epochs and --price too"),
-        (f"{PREDICT} --strategy hogwild", "k-batch-async, all-reduce, fsdp, hsdp, zero-1\n"),
+        (f"{PREDICT} --strategy hogwild", "all-reduce, fsdp, hsdp, zero-1\n"),
         ("simulate alexnet-60.json", "--workers"), ("report alexnet-60.json", "--output"), (SCHEDULE[:-9], "--policy"),
         ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),
         # files
@@ -92,7 +92,7 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (f"{AT_TWO} --straggler-probability 0.1", "give both"), (f"{AT_TWO} --plot a.png", "use --chrome-trace"),
         (f"{AT_TWO} --batch-size 64", "--batch-size does not apply"),
         (f"{AT_TWO} --scheme ddp", "scheme applies to strategy 'all-reduce'"),
-        ("fit resnet50-t4-placements.csv --strategy sync-ps", "is of strategy 'all-reduce', not 'sync-ps'"),
+        ("fit resnet50-t4-placements.csv --strategy sync-ps", "is of strategy all-reduce, fsdp, hsdp, zero-1, not"),
         ("fit shakesmall-p100-throughputs.csv --strategy k-sync", "needs"),
         ("predict alexnet-60-throughputs.csv --strategy sync-ps --bandwidth 10Gbit/s", "is not a change"),
         ("compare alexnet-60-throughputs.csv", "throughputs"), (f"{COMPARE} --plot losses.png", "--problem"),
@@ -152,8 +152,9 @@ CARELESS = {
         "--strategy 'sync-ps '": "did you mean 'sync-ps'", "--strategy Sync-PS": "did you mean 'sync-ps'",
         "--strategy ''": "is not", "--strategy ddp": "did you mean 'all-reduce'",
         "--strategy horovod": "did you mean 'all-reduce'",
-        "--strategy fsdp": "strategy 'fsdp' needs", "--strategy FSDP2": "did you mean 'fsdp'",
-        "--strategy zero": "give fsdp for stage 3", "--strategy deepspeed": "did you mean 'fsdp'",
+        "--strategy fsdp": None, "--strategy FSDP2": "did you mean 'fsdp'", "--strategy zero": "give fsdp for stage 3",
+        "--strategy deepspeed": "did you mean 'fsdp'", "--strategy zero2": "did you mean 'zero-1'",
+        "--parameters 7e9": "--parameters applies to throughputs of fsdp", "--strategy zero-1 --parameters 7B": None,
         "--strategy ps": "give async-ps, or sync-ps for rounds",
         "--strategy parameter-server": "give async-ps, or sync-ps", "--confidence 95%": None,
         "--confidence 95": "write 0.95 for 95 %", "--confidence 0": "between 0 and 1", "--confidence 1.5": "got 1.5\n",
@@ -194,11 +195,12 @@ CARELESS = {
         "-o page.html --show 99999": "at most 10,000",
         "-o page.html --deadline 5h --batch-size 8": "--dataset-size: times",
     },
-    "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": "'fsdp' needs"},
+    "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": None},
     "next-measurement t.csv": {
         "--workers 0": "1 to 10,000", "--workers 20000": "1 to 10,000", "--strategy x": "is not one of",
     },
     RANKS: {
+        "--strategy fsdp": "'fsdp' needs a table of step times or rates",
         "--ranks-per-node 8": "--inside-bandwidth, that between two ranks of a node, like 300GB/s",
         "--inside-bandwidth 8GB/s": "--inside-bandwidth requires --ranks-per-node", "--oversubscription 2": "give both",
         "--parameter-servers 2": "--parameter-servers applies to", "--bucket-bytes 25MB/s": "write 25MB\n",
@@ -211,7 +213,8 @@ CARELESS = {
         "--chrome-trace folder": "is a directory", "--parameter-servers 1e8": "at most 1,000",
     },
     COMPARE_RANKS: {
-        "--strategy all-reduce": "did you mean 'sync'", "--strategy synch": "did you mean 'sync'",
+        "--strategy all-reduce": "did you mean 'sync'", "--strategy horovod": "did you mean 'sync'",
+        "--strategy fsdp": "squarm-ring\n", "--strategy synch": "did you mean 'sync'",
         "--problem resnet": "is not one of", "--workers 20000": "1 to 10,000",
         "--chance 90 --deadline 1h": "write 0.9 for", "--convergence t.csv": "throughputs; queuemodel predict",
         "--price 2": "--price needs a time",

@@ -21,7 +21,7 @@ from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
-from ...profile.scenario import PRECISIONS, Scenario, of_group
+from ...profile.scenario import GRADIENT_PRECISIONS, Scenario, of_group
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
 from ...transport.trees import algorithm_of, name_of
@@ -196,7 +196,7 @@ class AllReduceModel(Model):
     @property
     def precision(self) -> float:
         """Bytes of a gradient over those that were recorded."""
-        return PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
+        return GRADIENT_PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
 
     @property
     def _combined(self) -> Algorithm:

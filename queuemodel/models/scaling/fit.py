@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -95,7 +95,8 @@ class ScalingData:
 
     def relative(self, u: np.ndarray, x: Sizes) -> np.ndarray:
         """Log step time (B, n) beside the levels."""
-        law, v = asynchronous if self.prior.asynchronous else synchronous, self.values(u)
+        law = asynchronous if self.prior.asynchronous else partial(synchronous, strategy=self.prior.kind)
+        v = self.values(u)
         compute = self.compute(v, x)
         base = law(v, x.on(self.groups[0][0]), compute) * (self.weights(x) @ self.batches[1] / self.reference)
         return np.asarray(np.log(law(v, x, compute) * compute / base))

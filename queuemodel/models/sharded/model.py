@@ -20,7 +20,7 @@ from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
-from ...profile.scenario import PRECISIONS, SHARDED, Scenario
+from ...profile.scenario import GRADIENT_PRECISIONS, SHARDED, Scenario
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
 from ...transport.trees import algorithm_of, name_of
@@ -168,7 +168,7 @@ class ShardedModel(Model):
             steps = without_resharding(steps)
         if self._shards:
             steps = in_copies(steps)
-        smaller = PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
+        smaller = GRADIENT_PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
         steps = [
             replace(one, task=replace(one.task, bytes=smaller * one.task.bytes), seconds=smaller * one.seconds)
             for one in steps
