@@ -23,7 +23,7 @@ from ..queueing.solve import Solver
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
-from . import closed_network, rounds, scaling, simulation
+from . import closed_network, rounds, scaling, sharded, simulation
 from .closed_network import TrainingModel
 from .model import OTHER_DATA, Data, Kind, Model, on_nodes, strategy_of
 from .rounds import AllReduceModel, SimulatedRounds, simulate_rounds
@@ -31,7 +31,7 @@ from .scaling.table import KNOWN
 from .simulation import SimulationModel
 
 #: In order of preference.
-MODELS: tuple[Kind, ...] = (simulation, closed_network, rounds, scaling)
+MODELS: tuple[Kind, ...] = (sharded, simulation, closed_network, rounds, scaling)
 PathName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
@@ -247,6 +247,8 @@ def simulate(
             raise ModelError(f"simulate: {next(iter(settings))} applies to recorded operations, not to all-reduce")
         model = cast("AllReduceModel", fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
+    if strategy in SHARDED:
+        raise ModelError(f"simulate: rounds of strategy {strategy!r} are not simulated; use `predict`")
     waiting = question.synchronization
     profile, question = question.on(profile)
     if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):
@@ -274,7 +276,7 @@ def require_answerable(data: Data, question: Scenario) -> str:
     """How the job trains; what belongs to other ways is refused."""
     strategy = strategy_of(data, question)
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
-    if strategy in SHARDED and not alone:
+    if strategy in SHARDED and not (alone or getattr(data, "strategy", "")):
         raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
     if on_nodes(data) and strategy not in ON_NODES:
         raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
@@ -286,8 +288,10 @@ def require_answerable(data: Data, question: Scenario) -> str:
             raise ModelError(f"{name} applies to throughputs of {kinds} alone; leave it out")
     for name in question.specified:
         others = [way for way, has in NUMBERS.items() if has == name]
-        if name in of_group("rounds") and strategy != "all-reduce":
+        if name in of_group("rounds") and strategy not in ON_NODES:
             raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
+        if name in of_group("sharded") and strategy not in SHARDED:
+            raise ModelError(f"{name} applies to strategy {', '.join(SHARDED)}, not {strategy!r}")
         if name in OF_SERVERS and strategy in ON_NODES:
             raise ModelError(f"{name} applies to training on parameter servers, not to {strategy!r}")
         if others and strategy not in others:

@@ -97,6 +97,7 @@ SHARE = Kind("share", require_share, share_in)
 LINK = Kind("bandwidth", partial(require_bandwidth, error=ModelError), parse_bandwidth)
 SIZE = Kind("size", partial(require_number, positive=True, unit="bytes", largest=MOST_BYTES), parse_size)
 FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
+SWITCH = Kind("yes|no", FLAG.check, lambda text: {"yes": True, "no": False}.get(text, text))
 
 
 def seconds(largest: float) -> Kind:
@@ -204,6 +205,12 @@ class Scenario:
     )
     ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
+    shard_group: int | None = _ask(
+        "sharded", "Cluster", "fsdp, hsdp: ranks that share a copy of the model; 0: all.", count(1_000_000, 0)
+    )
+    reshard: bool | None = _ask(
+        "sharded", "Synchronization", "fsdp, hsdp: no to gather parameters once a step (ZeRO-2).", SWITCH
+    )
     nodes_per_rack: int | None = _ask(
         "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)
     )
@@ -296,7 +303,7 @@ class Scenario:
 
     def updated(self, **changes: Any) -> Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
-        new = {name: value for name, value in changes.items() if value is not None and value is not False}
+        new = {n: v for n, v in changes.items() if v is not None and (v is not False or n == "reshard")}
         if unknown := [name for name in new if name not in FIELDS]:
             near = nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", nor known here"
             raise ModelError(f"{unknown[0]} is not a field of Scenario{near}")

@@ -15,7 +15,7 @@ from ...transport.collectives import Algorithm
 from ...transport.sharing import BBR_SHARE, CONTROLS
 from .fit import FittedRounds
 from .schemes import Cost, Scheme
-from .times import NodeLink, message_costs
+from .times import Library, NodeLink, message_costs
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
 LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
@@ -112,12 +112,12 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     return IN_TURN_FROM_THREE if fitted.ranks > 2 else IN_TURN_ERROR
 
 
-def other_ranks_error(fitted: FittedRounds) -> float:
+def other_ranks_error(congestion_control: str, library: Library) -> float:
     """Error of the logarithm of the bandwidth among more ranks than recorded, several messages at a time (TCP)."""
-    control = CONTROLS.get(fitted.congestion_control)
+    control = CONTROLS.get(congestion_control)
     if control:
         return 0.0 if control.fills else UNSTEADY
-    return UNSTEADY * BBR_SHARE**0.5 if fitted.library.single else 0.0
+    return UNSTEADY * BBR_SHARE**0.5 if library.single else 0.0
 
 
 def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:

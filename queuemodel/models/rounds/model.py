@@ -17,14 +17,14 @@ from ...base.estimates import Parameter
 from ...base.files import constants
 from ...base.results import counted, percent
 from ...curves.prediction import Prediction
-from ...profile.bandwidth import contradiction, hardly_used, transfer_time
+from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import GRADIENT_PRECISIONS, Scenario, of_group
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
-from ...transport.trees import COLLECTIVES
+from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
 from .fit import FittedRounds, fit_rounds, rounds_of_steps
 from .group import (
@@ -42,7 +42,7 @@ from .group import (
 )
 from .ranks import Ranks
 from .schemes import SCHEMES, Buckets, Scheme, Slices
-from .times import NodeLink, slowest_of
+from .times import NodeLink, at_bandwidth, slowest_of
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
@@ -76,7 +76,7 @@ METHOD, NEEDS = "", "a profile with recorded rounds, or steps with operations"
 
 def refuses(data: Data, question: Scenario) -> str:
     """See `Kind`."""
-    if not isinstance(data, Profile) or not (data.steps or data.rounds):
+    if not isinstance(data, Profile) or not (data.steps or data.rounds) or data.strategy:
         return OTHER_DATA
     if strategy_of(data, question) == "all-reduce":
         return ""
@@ -133,13 +133,10 @@ class AllReduceModel(Model):
         """What a node's link carries among so many ranks."""
         carried, latency = self.fitted.carried(ranks)
         carried *= math.exp(-self.fitted.library.slower * self._doublings(ranks))
-        bandwidth, nominal = self.scenario.bandwidth, self.fitted.nominal
-        if bandwidth not in (None, nominal):
-            seconds = transfer_time(np.array(1.0 / carried), 1.0, nominal=nominal, bandwidth=bandwidth)
-            carried = 1.0 / float(seconds)
         alone = self._in_turn and isinstance(self.collective, Ring)
         wanted = self.scenario.latency
-        return NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
+        link = NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
+        return at_bandwidth(link, self.fitted.nominal, self.scenario.bandwidth)
 
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""
@@ -203,8 +200,8 @@ class AllReduceModel(Model):
 
     @property
     def _combined(self) -> Algorithm:
-        wanted: Any = self.scenario.collective
-        return COLLECTIVES[wanted] if isinstance(wanted, str) else wanted or self.fitted.library.collective
+        wanted = self.scenario.collective
+        return algorithm_of(wanted) if wanted else self.fitted.library.collective
 
     @cached_property
     def collective(self) -> Algorithm:
@@ -341,8 +338,7 @@ class AllReduceModel(Model):
 
     @property
     def _algorithm(self) -> str:
-        own = type(self._combined)
-        return next((name for name, one in COLLECTIVES.items() if type(one) is own), own.__name__)
+        return name_of(self._combined)
 
     def _first(self, compute: np.ndarray) -> np.ndarray:
         """Seconds of a round before the network can have anything to do."""
@@ -372,7 +368,11 @@ class AllReduceModel(Model):
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
         doublings = self._doublings(ranks)
-        unsteady = 0.0 if self._in_turn or not doublings else other_ranks_error(self.fitted)
+        unsteady = (
+            0.0
+            if self._in_turn or not doublings
+            else other_ranks_error(self.fitted.congestion_control, self.fitted.library)
+        )
         other = self.fitted.library.slower_error * doublings, unsteady
         covariance = self.fitted.covariance + np.diag([np.dot(other, other), 0.0])
         if self.fitted.unrecorded and (ranks != self.fitted.ranks or self.other_machines):
