@@ -323,6 +323,8 @@ class Scenario:
 ARGUMENTS = ("workers", "method", "throughputs", "confidence", "seed", "progress", "steps")
 #: Fields that go together.
 PAIRS = (
+    ("precision", "parameters"),
+    ("gathers", "parameters"),
     ("inside_bandwidth", "ranks_per_node"),
     ("nodes_per_rack", "oversubscription"),
     ("oversubscription", "nodes_per_rack"),

@@ -164,7 +164,7 @@ class Timing:
 class RunningRanks(Running):
     """Ranks that wait for their input, compute and meet as in the rounds of a model.
 
-    All parameters are reduced piece by piece as they are ready; anything else follows the computation, in one message.
+    Parameters that are averaged, and what is compressed, follow the computation in one message.
     """
 
     timing: Timing
@@ -192,9 +192,4 @@ class RunningRanks(Running):
         return np.asarray(self.later + np.where(size > 0, seconds, 0.0))[:, None]
 
     def meet(self, sent: Sent) -> np.ndarray:
-        bits = WORD * self.timing.dimension
-        whole = np.equal(sent.up, bits) & np.equal(sent.down, bits)
-        if len(sent.partners) > 1 or not np.any(whole):
-            return super().meet(sent)
-        _, reduced = self.ranks.reduce(later=self.later)
-        return reduced if np.all(whole) else np.where(np.reshape(whole, (-1, 1)), reduced, super().meet(sent))
+        return self.ranks.reduce(later=self.later)[1] if sent.pieces else super().meet(sent)

@@ -1,5 +1,7 @@
 """Tables of sharded jobs: closed forms of the law, knees drawn from it, what narrows them, and refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,7 +109,7 @@ def test_knees_cover_those_of_the_law(known, reach):
         noise = np.hypot(0.02, truth.values(u)["misfit"][0, 0]) * rng.standard_t(4, len(rows))
         fitted = fit_scaling([placed(m.nodes, t) for m, t in zip(rows, np.exp(log_t + noise), strict=True)],
                              strategy="fsdp", prior=prior)  # fmt: skip
-        exact = type(fitted)("fsdp", truth, u, np.log([[2.0]])).knee[0]
+        exact = replace(fitted, table=truth, coordinates=u, levels=np.log([[2.0]])).knee[0]
         low, high = np.quantile(fitted.knee, [0.05, 0.95], method="nearest")
         inside.append(low <= exact <= high)
         width.append(np.log(min(high, 1e5) / low))
@@ -234,10 +236,11 @@ def test_a_profile_does_not_tell_of_shards(strategy, profile, ask):
         ({"parameters": 7e9}, "parameters applies to throughputs of fsdp"),
         ({"strategy": "fsdp", "sparse_gradients": True}, "sparse_gradients applies to throughputs of sync-ps"),
         ({"strategy": "fsdp", "parameters": 0}, "parameters must be finite and > 0"),
+        ({"strategy": "fsdp", "precision": "fp32"}, "precision requires parameters; give both"),
         ({"strategy": "fsdp", "precision": "int4"}, "precision must be one of bf16, fp16, fp32"),
         ({"strategy": "fsdp", "gathers": "none.csv"}, "none.csv: cannot be read"),
         ({"strategy": "fsdp", "gathers": 3}, "gathers must be a CSV of all-gathers, or the model of another"),
-        ({"strategy": "fsdp", "gathers": qm.fit([placed(1, 1.0)])}, "the other job must be sharded"),
+        ({"strategy": "fsdp", "parameters": 1e9, "gathers": qm.fit([placed(1, 1.0)])}, "the other job must be sharded"),
         ({"strategy": "hsdp", "parameter_servers": 2}, "parameter_servers applies to training on parameter servers"),
         ({"strategy": "zero-1", "ranks_per_node": 2}, "ranks_per_node applies to strategy 'all-reduce'"),
         ({"strategy": "fsdp", "bandwidth": "10Gbit/s"}, "bandwidth is not a change of a table"),
