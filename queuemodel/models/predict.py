@@ -276,7 +276,7 @@ def require_answerable(data: Data, question: Scenario) -> str:
     """How the job trains; what belongs to other ways is refused."""
     strategy = strategy_of(data, question)
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
-    if strategy in SHARDED and not alone and not getattr(data, "strategy", ""):
+    if strategy in SHARDED and isinstance(data, Profile) and not (alone or data.strategy):
         raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
     if on_nodes(data) and strategy not in ON_NODES:
         raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
