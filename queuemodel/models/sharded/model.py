@@ -352,6 +352,11 @@ class ShardedModel(Model):
                 f"{fitted.ranks - fitted.unrecorded} of {fitted.ranks} ranks recorded: differences between ranks are "
                 f"unknown, the interval allows {percent(UNRECORDED)} of computation for them"
             )
+        if fitted.ranks == 2 and fitted.library.single and fitted.congestion_control == "unknown":
+            notes.append(
+                "two ranks send both ways over one connection: specify congestion control (--congestion-control), or "
+                "record three ranks"
+            )
         if fitted.paces:
             slow = int(np.argmax(np.abs(np.log(fitted.paces))))
             notes.append(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others")
