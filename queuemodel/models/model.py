@@ -201,7 +201,7 @@ class Model(Result):
         return [parameter.to_row() for parameter in self.parameters]
 
 
-class Kind(Protocol):
+class ModelKind(Protocol):
     """A kind of model, a folder of this one: for which data and questions it is, and how it is made of them."""
 
     METHOD: str  # of `predict`, that asks for it

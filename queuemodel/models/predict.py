@@ -25,13 +25,13 @@ from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
 from . import closed_network, rounds, scaling, sharded, simulation
 from .closed_network import TrainingModel
-from .model import OTHER_DATA, Data, Kind, Model, on_nodes, strategy_of
+from .model import OTHER_DATA, Data, Model, ModelKind, on_nodes, strategy_of
 from .rounds import AllReduceModel, SimulatedRounds, simulate_rounds
 from .scaling.table import KNOWN
 from .simulation import SimulationModel
 
 #: In order of preference.
-MODELS: tuple[Kind, ...] = (sharded, simulation, closed_network, rounds, scaling)
+MODELS: tuple[ModelKind, ...] = (sharded, simulation, closed_network, rounds, scaling)
 PathName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
@@ -105,7 +105,7 @@ def fit(
     return kind.of(data, question, measured, seed=seed)
 
 
-def kind_of_model(data: Data, question: Scenario, kinds: Sequence[Kind] = MODELS) -> Kind:
+def kind_of_model(data: Data, question: Scenario, kinds: Sequence[ModelKind] = MODELS) -> ModelKind:
     """The first kind of model that has an answer.
 
     Raises
@@ -189,7 +189,7 @@ def predict(
     return model.throughput(counts, confidence=confidence, seed=seed)
 
 
-def _asked(method: str | Solver) -> Sequence[Kind]:
+def _asked(method: str | Solver) -> Sequence[ModelKind]:
     """The kinds of model that may answer by this method: all, or one."""
     if not isinstance(method, str):
         return [closed_network]

@@ -41,14 +41,14 @@ METHOD, NEEDS = "mva", "a profile with recorded steps; import or record one"
 
 
 def refuses(data: Data, question: Scenario) -> str:
-    """See `Kind`."""
+    """See `ModelKind`."""
     if not isinstance(data, Profile) or not data.steps or strategy_of(data, question) == "all-reduce":
         return OTHER_DATA
     return "" if question.synchronization.solvable else "has no closed network"
 
 
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> TrainingModel:
-    """See `Kind`; workers who wait for each other are told by throughputs of their own kind alone."""
+    """See `ModelKind`; workers who wait for each other are told by throughputs of their own kind alone."""
     profile, question = question.on(cast(Profile, data))
     waiting, synchronized = question.synchronization, list[Measurement]()
     if waiting != Synchronization():  # one worker waits for nobody

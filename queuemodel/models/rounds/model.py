@@ -75,7 +75,7 @@ METHOD, NEEDS = "", "a profile with recorded rounds, or steps with operations"
 
 
 def refuses(data: Data, question: Scenario) -> str:
-    """See `Kind`."""
+    """See `ModelKind`."""
     if not isinstance(data, Profile) or not (data.steps or data.rounds) or data.strategy:
         return OTHER_DATA
     if strategy_of(data, question) == "all-reduce":
@@ -84,7 +84,7 @@ def refuses(data: Data, question: Scenario) -> str:
 
 
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> AllReduceModel:
-    """See `Kind`."""
+    """See `ModelKind`."""
     profile, question = question.on(cast(Profile, data))
     if question.form:
         raise ModelError("form applies to steps on parameter servers alone; leave it out")

@@ -32,7 +32,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 
 
 def refuses(data: Data, question: Scenario) -> str:
-    """See `Kind`."""
+    """See `ModelKind`."""
     if isinstance(data, Profile) and (data.steps or data.rounds):
         return OTHER_DATA
     if strategy_of(data, question) in KNOWN and not question.backup_workers:
@@ -41,7 +41,7 @@ def refuses(data: Data, question: Scenario) -> str:
 
 
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> ScalingModel:
-    """See `Kind`."""
+    """See `ModelKind`."""
     strategy, profile = strategy_of(data, question), data if isinstance(data, Profile) else None
     if profile and (own := question.of(KNOWN["async-ps"])):
         raise ModelError(f"{next(iter(own))} applies to tables of measurements; a profile has its own")

@@ -52,7 +52,7 @@ METHOD, NEEDS = "", "a profile with recorded rounds of sharded training"
 
 
 def refuses(data: Data, question: Scenario) -> str:
-    """See `Kind`."""
+    """See `ModelKind`."""
     strategy = strategy_of(data, question)
     if not isinstance(data, Profile) or not (data.steps or data.rounds):
         return OTHER_DATA
@@ -62,7 +62,7 @@ def refuses(data: Data, question: Scenario) -> str:
 
 
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> ShardedModel:
-    """See `Kind`."""
+    """See `ModelKind`."""
     profile, question = question.on(cast(Profile, data))
     if question.form:
         raise ModelError("form applies to steps on parameter servers alone; leave it out")

@@ -275,7 +275,7 @@ class SimulationModel(Model):
 
 
 def refuses(data: Data, question: Scenario) -> str:
-    """See `Kind`."""
+    """See `ModelKind`."""
     if not isinstance(data, Profile) or not data.steps or strategy_of(data, question) == "all-reduce":
         return OTHER_DATA
     if not any(step.operations for step in data.steps):
@@ -289,7 +289,7 @@ def refuses(data: Data, question: Scenario) -> str:
 
 
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> SimulationModel:
-    """See `Kind`."""
+    """See `ModelKind`."""
     data, waiting = cast(Profile, data), question.synchronization
     profile, question = question.on(data)
     alike = [point for point in data.throughputs if point.workers == 1 or waiting == Synchronization()]
