@@ -139,7 +139,8 @@ def sharded_section() -> str:
 FSDP2 and HSDP over gloo on emulated accelerators, told TCP's control and the buffers. *Efficiency kept* is the one-line
 law beside it: the rate of the recorded ranks, times as many ranks. What two ranks lose by sending both ways over one
 connection was learnt on `fsdp-gpt8-60`, `fsdp-gpt12-40-cubic-40ms`, `fsdp-stages-25-cubic-20ms` and
-`fsdp-gpt8-30-cubic-30ms-kept`; `fsdp-gpt8-30-cubic-30ms-changed` and its what-ifs were predicted blind.
+`fsdp-gpt8-30-cubic-30ms-kept`; `fsdp-gpt8-30-cubic-30ms-changed` and its what-ifs were predicted blind. Another under
+BBR, `fsdp-bert6-20-bbr-20ms-half`, was 23 % too slow before it taught what two ranks lose there.
 
 {table([compare_sharded(folder) for folder in series()])}{what_ifs}"""
 

@@ -159,6 +159,7 @@ def test_two_ranks_of_nccl_lose_nothing():
     alike = [fit(msgspec.structs.replace(profile, source=one)).what_if(latency=0.0) for one in (source, profile.source)]
     nccl, gloo = (model.throughput([2, 64]).steps_per_second for model in alike)
     assert nccl[0] == pytest.approx(gloo[0], rel=0.01)
+    assert ["specify congestion control" in model.note for model in alike] == [False, True]
     slower = np.exp(-0.055 * 5)  # as all-reduces of NCCL are found to be, at each doubling
     assert nccl[1] == pytest.approx(gloo[1] * carried(2) * slower, rel=0.01)
 

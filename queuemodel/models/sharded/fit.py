@@ -13,6 +13,7 @@ from ...base.files import constants
 from ...profile.job import Job
 from ...profile.profile import Profile
 from ...profile.records import Round
+from ...transport.sharing import CONTROLS
 from ..rounds.fit import by_number, paces
 from ..rounds.graph import ACROSS, INSIDE, Task, transfer_times
 from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, Library, NodeLink
@@ -20,7 +21,8 @@ from .placement import NETWORK, SHARD_KINDS, Placement, Step, round_times
 
 _NUMBERS = constants(__package__)["fit"]
 TRANSFER_ERROR, REPLAY_ERROR = _NUMBERS["transfer_error"], _NUMBERS["replay_error"]
-ALONE_ERROR, SHORTEST, PAIR_LOSS = _NUMBERS["alone_error"], _NUMBERS["shortest"], _NUMBERS["pair_loss"]
+ALONE_ERROR, SHORTEST = _NUMBERS["alone_error"], _NUMBERS["shortest"]
+PAIR_LOSS, PAIR_LOSS_BBR = _NUMBERS["pair_loss"], _NUMBERS["pair_loss_bbr"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,7 @@ class Run:
     whole: bool
 
     @classmethod
-    def of(cls, rounds: Sequence[Round], library: Library) -> Run:
+    def of(cls, rounds: Sequence[Round], library: Library, pair_loss: float) -> Run:
         """Of rounds with the same number of ranks."""
         first, ranks = rounds[0], len({one.rank for one in rounds})
         groups = [own for own in by_number(rounds).values() if len(own) == ranks]
@@ -64,9 +66,7 @@ class Run:
             [np.roll(computed, shift, axis=0) for shift in range(-(-first.ranks // ranks))], axis=1
         )[:, : first.ranks]
         return cls(
-            Placement(
-                first.ranks, inside, inside if sharded else 0, None, library.collective, PAIR_LOSS * library.single
-            ),
+            Placement(first.ranks, inside, inside if sharded else 0, None, library.collective, pair_loss),
             tuple(steps),
             computed,
             np.array([np.mean([one.round_time - one.waited for one in own]) for own in groups]),
@@ -128,7 +128,9 @@ def fit_shards(profile: Profile) -> FittedShards:
         )
     library = NVIDIA if "nccl" in profile.source.style else GLOO
     counts = sorted({one.ranks for one in grouped})
-    runs = [Run.of([one for one in grouped if one.ranks == n], library) for n in counts]
+    control = CONTROLS.get(profile.cluster.congestion_control)
+    lost = (PAIR_LOSS if control is None or control.fills else PAIR_LOSS_BBR) * library.single
+    runs = [Run.of([one for one in grouped if one.ranks == n], library, lost) for n in counts]
     last, most = runs[-1], [one for one in grouped if one.ranks == counts[-1]]
     link, covariance = estimate_link(runs, library)
     unequal = paces(most, counts[-1]) if last.whole else ()
@@ -179,8 +181,9 @@ def estimate_link(runs: Sequence[Run], library: Library) -> tuple[NodeLink, np.n
         found = [(logs[1] - np.log(library.latency)) / np.log(LATENCY_FACTOR)]
         for run, some in crossing:
             replayed = round_times(run.steps, run.computed, run.placement, link)
+            clear = run.whole and len({one.task.group for one in some}) == 1  # else they wait, or share the link
             found += [
-                transfers(run, some, link) / (TRANSFER_ERROR if run.whole else ALONE_ERROR),
+                transfers(run, some, link) / (TRANSFER_ERROR if clear else ALONE_ERROR),
                 (replayed.mean() / run.times.mean() - 1) / REPLAY_ERROR,
             ]
         return np.array(found)

@@ -23,6 +23,7 @@ from ...profile.profile import Profile
 from ...profile.scenario import GRADIENT_PRECISIONS, SHARDED, Scenario
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
+from ...transport.sharing import CONTROLS
 from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
 from ..rounds.graph import ACROSS
@@ -35,8 +36,8 @@ from .rewritings import accumulated, in_copies, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["model"]
-MODEL_ERROR, RECORDED_ERROR, PAIR_ERROR, UNRECORDED = (
-    _NUMBERS[name] for name in ("error", "recorded_error", "pair_error", "unrecorded")
+MODEL_ERROR, RECORDED_ERROR, PAIR_ERROR, PAIR_ERROR_BBR, UNRECORDED = (
+    _NUMBERS[name] for name in ("error", "recorded_error", "pair_error", "pair_error_bbr", "unrecorded")
 )
 
 #: Ranks in all drawn rounds together, and the least and most rounds; numbers of ranks, of many, that are computed.
@@ -220,7 +221,9 @@ class ShardedModel(Model):
     def _errors(self, ranks: int) -> np.ndarray:
         """Standard errors of the logarithms of bandwidth and latency among so many ranks, (2,)."""
         fitted, known = self.fitted, self.scenario.latency is not None
-        pair = PAIR_ERROR if fitted.ranks == 2 < ranks and fitted.run.placement.pair_loss else 0.0
+        control = CONTROLS.get(fitted.congestion_control)
+        pair = PAIR_ERROR if control and control.fills else PAIR_ERROR_BBR
+        pair *= fitted.ranks == 2 < ranks and fitted.run.placement.pair_loss > 0
         unsteady = other_ranks_error(fitted.congestion_control, fitted.library) if ranks > fitted.ranks else 0.0
         slower = fitted.library.slower_error * self._doublings(ranks)
         bandwidth, latency = np.sqrt(np.diag(fitted.covariance))
@@ -348,6 +351,11 @@ class ShardedModel(Model):
             notes.append(
                 f"{fitted.ranks - fitted.unrecorded} of {fitted.ranks} ranks recorded: differences between ranks are "
                 f"unknown, the interval allows {percent(UNRECORDED)} of computation for them"
+            )
+        if fitted.ranks == 2 and fitted.library.single and fitted.congestion_control == "unknown":
+            notes.append(
+                "two ranks send both ways over one connection: specify congestion control (--congestion-control), or "
+                "record three ranks"
             )
         if fitted.paces:
             slow = int(np.argmax(np.abs(np.log(fitted.paces))))
