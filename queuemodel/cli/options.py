@@ -316,9 +316,9 @@ PREDICTION = together(
 #: What is trained, one of these, and what a number of workers is chosen for.
 GOALS = together(
     option("--epochs", POSITIVE, "Passes over the data set."),
-    option("--steps", AMOUNT, "Instead of epochs: steps of each worker, or iterations.", section="Job"),
-    option("--examples", AMOUNT, "Instead of epochs: examples, like 90M."),
-    option("--tokens", AMOUNT, "Instead of epochs: tokens, like 15T."),
+    option("--steps", AMOUNT, "Instead of epochs: steps of each worker, or iterations.", section="Job", common=False),
+    option("--examples", AMOUNT, "Instead of epochs: examples, like 90M.", common=False),
+    option("--tokens", AMOUNT, "Instead of epochs: tokens, like 15T; see also --steps and --examples."),
     option("--dataset-size", AMOUNT, "Examples per epoch, if the profile lacks them.", common=False),
     option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
     option("--price price_per_node_hour", PRICE, "Price per node and hour."),

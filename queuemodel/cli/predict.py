@@ -104,7 +104,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @ask.option("--min-marginal-speedup", ask.SHARE, "Least speedup that each worker adds, 0 to 1.",
             common=False)  # fmt: skip
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples, or tokens, per second.", common=False)
-@ask.option("--instances", ask.FILE, "CSV of machine types and prices, to choose from.")
+@ask.option("--instances", ask.FILE, "CSV of machine types and prices, to choose from.", common=False)
 @ask.format_option
 def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
@@ -115,8 +115,7 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
     Examples:
       queuemodel plan profile.json --epochs 90 --deadline 12h --price 2.50
       queuemodel plan profile.json --epochs 90 --price 2.50 --budget 300
-      queuemodel plan nodes.csv --tokens 30B --deadline 2d --price 25 --currency EUR
-      queuemodel plan profile.json --epochs 90 --deadline 12h --instances a.csv
+      queuemodel plan nodes.csv --tokens 30B --price 25 --currency EUR
     """
     goal = goals_of(options)
     question = question_of(options)

@@ -126,10 +126,9 @@ class Plan(Result):
     def to_dict(self) -> dict[str, Any]:
         """The choices, times in seconds."""
         rows = [{k: finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
-        note = "; ".join(filter(None, [*self.assumed, *self.remarks]))
         return {
             "confidence": self.curve.confidence, "currency": self.currency or None, "answer": self.recommendation,
-            "choices": rows, "note": note,
+            "choices": rows, "note": "; ".join(self.notes()[:-1]),
         }  # fmt: skip
 
     def answer(self) -> str:
@@ -137,23 +136,18 @@ class Plan(Result):
         return self.recommendation
 
     def notes(self) -> list[str]:
-        """Why a goal is not met, what is assumed and paid for, and how the curve was predicted."""
-        return [*self.remarks, *self.assumed, self.curve.basis]
-
-    def caption(self) -> str:
-        """The answer and the notes."""
-        return "; ".join([self.answer(), *self.notes()])
-
-    @property
-    def assumed(self) -> list[str]:
-        """What the job trains, and what is paid for."""
+        """What is assumed, why a goal is not met, what is trained and paid for, and how the curve was predicted."""
         servers = self.curve.parameter_servers
         paid = f"workers and {counted(servers, 'parameter server')} are paid for" if servers else "workers are paid for"
         paid += f", {counted(self.curve.workers_per_node, 'worker')} to a node"
         paid += f", at {self.price or 0:,.6g} {self.currency}".rstrip() + " per node and hour"
-        return list(
-            filter(None, [self.curve.assumption, self.work and f"{self.work} to train", paid if self.price else ""])
-        )
+        paid, trained = paid if self.price else "", self.work and f"{self.work} to train"
+        return list(filter(None, [self.curve.assumption, *self.remarks, trained, paid, self.curve.basis]))
+
+    def caption(self) -> str:
+        """The answer and the notes, after an assumed strategy."""
+        notes, first = self.notes(), bool(self.curve.assumption)
+        return "; ".join([*notes[:first], self.answer(), *notes[first:]])
 
 
 class _Limit(NamedTuple):
