@@ -8,8 +8,9 @@ import click
 
 from ..base.checks import require_writable
 from ..base.drawing import FORMATS, save_figure
+from ..curves.goals import GOALS, WORK
 from ..curves.measuring import next_measurement
-from ..curves.plan import GOALS, WORK, plan
+from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
 from ..models.predict import fit, load, measured_besides, predict
 from ..profile.measurements import Measurement

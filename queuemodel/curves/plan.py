@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import timedelta
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
-from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_name, require_number
 from ..base.errors import ModelError
-from ..base.files import duration_in, readable_duration
+from ..base.files import readable_duration
 from ..base.results import Result, counted, finite, percent
 from .curve import ThroughputCurve
+from .goals import GOALS, LIMITS, QUESTIONS, WORK, Asked, Limit, checked
 
 #: Units of time, each from twice its length on.
 UNITS = {"days": 86400, "h": 3600, "min": 60, "s": 1}
@@ -82,7 +81,7 @@ class Choice:
 
 def money(amount: float, currency: str = "") -> str:
     """Three digits, and all before the point: ``"1,234 EUR"``."""
-    return f"{amount:{',.0f' if amount >= 1000 else '.3g'}} {currency}".strip()
+    return f"{amount:{',.0f' if amount >= 999.5 else '.3g'}} {currency}".strip()
 
 
 def named(curve: ThroughputCurve, workers: int, does: str = "") -> str:
@@ -150,57 +149,6 @@ class Plan(Result):
         return "; ".join([*notes[:first], self.answer(), *notes[first:]])
 
 
-class _Limit(NamedTuple):
-    """What a goal limits."""
-
-    measure: str  # a method of `_Job`
-    sign: int  # 1: at most, -1: at least
-    fewer: bool  # whether fewer workers meet it where throughput is lower; else more do
-    words: str
-    certain: bool = True  # whether it is met with the probability of the curve's interval
-
-
-LIMITS = {
-    "deadline": _Limit("time", 1, False, "within {}"),
-    "budget": _Limit("cost", 1, True, "a budget of {}"),
-    "throughput": _Limit("rate", -1, False, "at least {}"),
-    "price_per_node_hour": _Limit("none", 1, False, "", certain=False),
-    "min_efficiency": _Limit("efficiency", -1, True, "efficiency >= {}"),
-    "min_marginal_speedup": _Limit("marginal", -1, True, "marginal speedup >= {}", certain=False),
-}
-#: Questions: the goals that put them, the limit first; their name; what the answer does; what it has least of.
-QUESTIONS = (
-    (("deadline", "price_per_node_hour"), "cheapest {0}", "cost least {0}", "cost"),
-    (("budget", "price_per_node_hour"), "fastest within {0}", "train fastest within {0}", "time"),
-    (("deadline",), "smallest {0}", "meet {1}", "fewest"),
-    (("throughput",), "{0}", "train {0}", "fewest"),
-    (("price_per_node_hour",), "cheapest", "cost least", "cost"),
-    (("min_efficiency",), "{0}", "keep {0}", "most"),
-    (("min_marginal_speedup",), "{0}", "keep {0}", "most"),
-)
-#: Work, one of these, and goals, with their largest values.
-WORK = {"epochs": LARGEST, "steps": LARGEST, "examples": MOST_EXAMPLES, "tokens": MOST_EXAMPLES}
-GOALS = {
-    "deadline": LARGEST, "price_per_node_hour": LARGEST, "budget": LARGEST, "throughput": MOST_EXAMPLES,
-    "min_efficiency": 1.0, "min_marginal_speedup": 1.0,
-}  # fmt: skip
-
-
-class Asked(TypedDict, total=False):
-    """The work and the goals of `plan`, by keyword."""
-
-    epochs: float | None
-    steps: float | None
-    examples: float | None
-    tokens: float | None
-    deadline: float | str | timedelta | None
-    price_per_node_hour: float | None
-    budget: float | None
-    throughput: float | None
-    min_efficiency: float | None
-    min_marginal_speedup: float | None
-
-
 def plan(
     curve: ThroughputCurve, *, dataset_size: int | None = None, currency: str | None = None, **asked: Unpack[Asked]
 ) -> Plan:
@@ -249,12 +197,8 @@ def plan(
         raise ModelError(
             f"plan: curve must be a ThroughputCurve, got {type(curve).__name__}; predict gives one of a profile"
         )
-    given = _checked(asked)
+    given = checked(asked, "plan", dataset_size=dataset_size, currency=currency)
     size = dataset_size if dataset_size is not None else curve.dataset_size
-    if size is not None:
-        require_count(size, "plan: dataset_size", most=MOST_EXAMPLES)
-    if currency:
-        require_name(currency, "plan: currency")
     if given.keys() & {"deadline", "price_per_node_hour", "budget"}:
         _require_work(given, size)
     whole, price = in_whole_nodes(curve), given.get("price_per_node_hour")
@@ -269,19 +213,6 @@ def plan(
     said = questions[0].answer(choices[0])
     remarks = [text for text in dict.fromkeys(remarks) if text != said]
     return Plan(tuple(choices), curve, price, currency or "", words, said, tuple(remarks))
-
-
-def _checked(asked: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers that are given."""
-    known, found = WORK | GOALS, {}
-    for name, value in asked.items():
-        require_choice(name, "plan: goal", known)
-        if value is not None:
-            number = duration_in(value, f"plan: {name}") if name == "deadline" else value
-            found[name] = require_number(number, f"plan: {name}", positive=True, largest=known[name])
-    if len(given := [name for name in WORK if name in found]) > 1:
-        raise ModelError(f"plan: {' and '.join(given)} exclude each other; give one of {', '.join(WORK)}")
-    return found
 
 
 def _require_work(given: Mapping[str, float], size: int | None) -> None:
@@ -370,7 +301,7 @@ class _Question:
     least: str
 
     @property
-    def limit(self) -> _Limit:
+    def limit(self) -> Limit:
         return LIMITS[self.goal]
 
     @property
