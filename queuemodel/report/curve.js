@@ -89,7 +89,9 @@ function changes(settings, from) {
 }
 
 /** The first answer. */
-const recommended = (plan) => plan.find((one) => one.workers);
+function recommended(plan) {
+  return plan.find((one) => one.workers);
+}
 
 /** The plan's answer, or why there is none and the next one, and what the fastest number of workers would add. */
 function showRecommendation({ curve, plan }) {
