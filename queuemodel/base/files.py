@@ -32,7 +32,7 @@ from .checks import (
     require_share,
     require_writable,
 )
-from .errors import DataError
+from .errors import DataError, ModelError
 from .recognition import FOREIGN, HEAD, mistaken
 
 MOST_UNPACKED = 2**31  # bytes; a file that unpacks to more is damaged, or a trap
@@ -155,6 +155,16 @@ def parse_duration(text: str | float, *, likely: Sequence[str] = ("h", "min", "s
         total = math.fsum(float(number) * size for (number, _), size in zip(parts, sizes, strict=True))
         text = total if total > 0 else text
     return _parse(text, "duration", _SECONDS, "90min, 2h or 3d", "s", likely)
+
+
+def duration_in(value: Any, what: str) -> Any:
+    """Seconds of a text like ``"90min"`` or of a timedelta; other values, for a check to refuse or pass."""
+    try:
+        return parse_duration(value) if isinstance(value, str) else value.total_seconds()
+    except DataError as error:
+        raise ModelError(f"{what}: {error}") from None
+    except AttributeError:
+        return value
 
 
 parse_latency = partial(parse_duration, likely=("us", "ms"))  # of a message or a packet

@@ -123,7 +123,7 @@ COUNT = Parsed("count", _number(count_in, require_count, most=LARGEST))
 WORKER_COUNT = Parsed("count", _number(count_in, require_count, most=MOST_WORKERS))
 #: For a check that follows.
 WHOLE = Parsed("count", count_in)
-DATASET_SIZE = Parsed("count", _number(count_in, require_count, most=MOST_EXAMPLES))
+AMOUNT = Parsed("count", _number(count_in, require_count, most=MOST_EXAMPLES))
 RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
 SEED = Parsed("seed", _number(count_in, require_seed))
 LOAD = Parsed("load", _number(share_in, require_number, positive=True, largest=10))
@@ -144,14 +144,14 @@ LONGEST_USAGE = 30
 #: Sections of a command's help, with the parameters whose section is not their field's.
 OTHER = "Options"
 SECTIONS = {
-    "Job": ("workload", "workload_format", "speeds", "throughputs", "measured", "epochs", "dataset_size", "problem",
-            "convergence", "kinds", "loads", "jobs"),
+    "Job": ("workload", "workload_format", "speeds", "throughputs", "measured", "epochs", "examples", "tokens",
+            "dataset_size", "problem", "convergence", "kinds", "loads", "jobs"),
     "Cluster": ("workers", "count", "restart_seconds", "start_seconds", "mean_time_to_failure", "checkpoint_seconds",
                 "nodes_per_machine", "spread_speed", "policies"),
     "Network": (),
     "Synchronization": ("strategy",),
-    "Goal": ("deadline", "chance", "price_per_node_hour", "budget", "throughput", "target_loss", "min_efficiency",
-             "min_marginal_speedup", "instances"),
+    "Goal": ("deadline", "chance", "price_per_node_hour", "currency", "budget", "throughput", "target_loss",
+             "min_efficiency", "min_marginal_speedup", "instances"),
     "Simulation": ("method", "steps", "seeds", "seed", "replications", "warmup", "n_jobs", "backend", "arrivals"),
     "Output": ("output", "output_format", "confidence", "plot", "report", "records", "shown", "trace"),
     OTHER: (),
@@ -313,12 +313,16 @@ PREDICTION = together(
     NETWORK, INTERVALS,
 )  # fmt: skip
 
-#: What a number of workers is chosen for.
+#: What is trained, one of these, and what a number of workers is chosen for.
 GOALS = together(
     option("--epochs", POSITIVE, "Passes over the data set."),
-    option("--dataset-size", DATASET_SIZE, "Examples per epoch, if the profile lacks them.", common=False),
+    option("--steps", AMOUNT, "Instead of epochs: steps of each worker, or iterations.", section="Job", common=False),
+    option("--examples", AMOUNT, "Instead of epochs: examples, like 90M.", common=False),
+    option("--tokens", AMOUNT, "Instead of epochs: tokens, like 15T; see also --steps and --examples."),
+    option("--dataset-size", AMOUNT, "Examples per epoch, if the profile lacks them.", common=False),
     option("--deadline", DURATION, "Longest training time, like 12h or 90min."),
     option("--price price_per_node_hour", PRICE, "Price per node and hour."),
+    option("--currency", str, "Of the price, like EUR.", metavar="NAME"),
     option("--budget", PRICE, "Largest cost of the training; needs --price."),
     option("--min-efficiency", SHARE, "Least efficiency over one worker, or the smallest measured group, 0 to 1.",
            common=False),

@@ -8,6 +8,7 @@ import click
 
 from ..base.checks import require_writable
 from ..base.drawing import FORMATS, save_figure
+from ..curves.goals import GOALS, WORK
 from ..curves.measuring import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
@@ -32,6 +33,13 @@ def question_of(options: dict[str, Any]) -> dict[str, Any]:
     data, besides = measured_of(options)
     known = ask.specified(options, max(options["workers"]))
     return {"data": data, "throughputs": besides, "progress": ask.watched(), **known}
+
+
+def goals_of(options: dict[str, Any]) -> dict[str, Any]:
+    """The goals and the work that have a value; all are removed."""
+    names = (*WORK, "dataset_size", "currency", *GOALS)
+    found = {name: options.pop(name) for name in names if name in options}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def require_batch_size(question: dict[str, Any]) -> None:
@@ -97,9 +105,8 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @ask.GOALS
 @ask.option("--min-marginal-speedup", ask.SHARE, "Least speedup that each worker adds, 0 to 1.",
             common=False)  # fmt: skip
-@ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
-@ask.option("--instances", ask.FILE,
-            "CSV of machine types and prices, to choose from.", common=False)  # fmt: skip
+@ask.option("--throughput", ask.POSITIVE, "Least number of examples, or tokens, per second.", common=False)
+@ask.option("--instances", ask.FILE, "CSV of machine types and prices, to choose from.", common=False)
 @ask.format_option
 def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
@@ -110,25 +117,22 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
     Examples:
       queuemodel plan profile.json --epochs 90 --deadline 12h --price 2.50
       queuemodel plan profile.json --epochs 90 --price 2.50 --budget 300
-      queuemodel plan profile.json --epochs 90 --deadline 12h --instances a.csv
+      queuemodel plan nodes.csv --tokens 30B --price 25 --currency EUR
     """
-    goal = {name: options.pop(name) for name in ("epochs", "dataset_size", "deadline", "throughput")}
-    others = {
-        name: options.pop(name) for name in ("price_per_node_hour", "budget", "min_efficiency", "min_marginal_speedup")
-    }
-    if instances is not None and any(value is not None for value in others.values()):
-        raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
+    goal = goals_of(options)
     question = question_of(options)
-    if goal["epochs"] is not None or goal["throughput"] is not None:
+    if goal.keys() & {"epochs", "examples", "tokens", "throughput"}:
         require_batch_size(question)
     if instances is not None:
+        if goal.keys() & {"price_per_node_hour", "budget", "min_efficiency", "min_marginal_speedup"}:
+            raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
         offers = plan_instances(instances=read_instances(instances), **question, **goal)
         ask.show(offers, output_format)
         unmet = offers.cheapest is None
     else:
-        if all(value is None for name, value in (goal | others).items() if name not in ("epochs", "dataset_size")):
+        if not goal.keys() & GOALS.keys():
             raise click.UsageError("give a goal, like --deadline, --price, --throughput or --min-efficiency")
-        planned = plan(predict(**question), **goal, **others)
+        planned = plan(predict(**question), **goal)
         ask.show(planned, output_format)
         unmet = any(choice.workers is None for choice in planned.choices)
     if unmet:
@@ -171,13 +175,12 @@ def report_command(output: str, shown: int | None, output_format: str, **options
       queuemodel report profile.json -o report.html --epochs 90 --deadline 12h
     """
     require_writable(output, suffixes=SUFFIXES)
-    goals = ("epochs", "dataset_size", "deadline", "price_per_node_hour", "budget", "min_efficiency")
-    goal = {name: options.pop(name) for name in goals}
-    if goal["budget"] is not None and goal["price_per_node_hour"] is None:
+    goal = goals_of(options)
+    if "budget" in goal and "price_per_node_hour" not in goal:
         raise click.UsageError("--budget: needs --price")
     question = question_of(options)
     data, profile = question["data"], None
-    if goal["dataset_size"] is not None:
+    if goal.keys() & {"dataset_size", "examples", "tokens"}:
         require_batch_size(question)
     if isinstance(data, Profile):
         requested = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
@@ -186,8 +189,9 @@ def report_command(output: str, shown: int | None, output_format: str, **options
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
     curve = predict(**question)
-    needed = [name for name in ("epochs", "deadline", "price_per_node_hour", "budget") if goal[name] is not None]
-    if needed and (goal["dataset_size"] or curve.dataset_size) is None:
+    timed = goal.keys() & {"epochs", "deadline", "price_per_node_hour", "budget"}
+    counted = goal.keys() & {"steps", "examples", "tokens", "dataset_size"}
+    if timed and not counted and curve.dataset_size is None:
         raise click.UsageError(
             "--dataset-size: times and costs need the examples per epoch, which the data lack; give it"
         )

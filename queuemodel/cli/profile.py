@@ -158,7 +158,7 @@ FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 @ask.NETWORK
 @ask.option("--parameter-bytes", ask.SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
 @ask.option("--workers", ask.WORKER_COUNT, show_default="those in the traces", help="That trained.")
-@ask.option("--dataset-size", ask.DATASET_SIZE, help="Examples per epoch.")
+@ask.option("--dataset-size", ask.AMOUNT, help="Examples per epoch.")
 @ask.format_option
 def import_trace_command(
     folders: tuple[str, ...],

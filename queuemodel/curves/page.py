@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number, require_share
+from ..base.checks import MOST_EXAMPLES, require_choice, require_count
 from ..base.results import counted, percent
+from .goals import GOALS, LIMITS, WORK, checked
+from .goals import QUESTIONS as ASKED
 from .what_ifs import grid, what_ifs_of
 
 if TYPE_CHECKING:
@@ -72,14 +74,16 @@ def _of_round(one: Round) -> dict[str, Any]:
 
 
 #: Questions whose initial values a caller may set.
-QUESTIONS = ("workers", "epochs", "dataset_size", "deadline", "price_per_node_hour", "budget", "min_efficiency")
+QUESTIONS = (
+    "workers", *WORK, "dataset_size", "deadline", "price_per_node_hour", "currency", "budget", "min_efficiency"
+)  # fmt: skip
 
 
 def curve_data(
     curve: ThroughputCurve,
     *,
     profile: Profile | None,
-    questions: Mapping[str, float | None],
+    questions: Mapping[str, Any],
     progress: bool = False,
 ) -> dict[str, Any]:
     """Plain values of everything that the page of a curve shows; refuses questions out of range or unknown."""
@@ -94,6 +98,7 @@ def curve_data(
         "grid": grid(curve, offered, progress=progress),
         "confidence": curve.confidence,
         "questions": asked | {"dataset_size": asked["dataset_size"] or curve.dataset_size},
+        "goals": {"limits": {name: limit._asdict() for name, limit in LIMITS.items()}, "questions": ASKED},
         "caption": curve.caption(),
         "parameters": model.to_rows() if model is not None else [],
         "about": _about(curve, profile),
@@ -101,18 +106,14 @@ def curve_data(
     }
 
 
-def _checked(questions: Mapping[str, float | None]) -> dict[str, float | None]:
-    for name, value in questions.items():
+def _checked(questions: Mapping[str, Any]) -> dict[str, Any]:
+    for name in questions:
         require_choice(name, "report: question", QUESTIONS)
-        if value is None:
-            continue
-        if name in ("workers", "dataset_size"):
-            require_count(value, f"report: {name}", most=MOST_EXAMPLES)
-        elif name == "min_efficiency":
-            require_share(value, f"report: {name}")
-        else:
-            require_number(value, f"report: {name}", positive=True, largest=LARGEST)
-    return {name: questions.get(name) for name in QUESTIONS}
+    others = {name: questions.get(name) for name in ("workers", "dataset_size", "currency")}
+    if (shown := others.pop("workers")) is not None:
+        require_count(shown, "report: workers", most=MOST_EXAMPLES)
+    goals = {name: value for name, value in questions.items() if name in WORK | GOALS}
+    return dict.fromkeys(QUESTIONS) | {"workers": shown} | others | checked(goals, "report", **others)
 
 
 def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:

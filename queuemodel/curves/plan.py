@@ -1,36 +1,40 @@
-"""How many workers to pay for: deadlines, prices, efficiency."""
+"""How many workers to pay for, in whole nodes: deadlines, prices, efficiency."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Unpack
 
 import numpy as np
 
-from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_number
 from ..base.errors import ModelError
 from ..base.files import readable_duration
-from ..base.results import Result, counted, finite
+from ..base.results import Result, counted, finite, percent
 from .curve import ThroughputCurve
+from .goals import GOALS, LIMITS, QUESTIONS, WORK, Asked, Limit, checked
 
-#: From numbers of steps per second to the index of the answer.
-Rule = Callable[[np.ndarray], int | None]
-Measure = Callable[[np.ndarray], np.ndarray]
+#: Units of time, each from twice its length on.
+UNITS = {"days": 86400, "h": 3600, "min": 60, "s": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The answer to one question of capacity."""
+    """The answer to one question of capacity, in whole nodes."""
 
     goal: str  # The question, in words
-    workers: int | None  # None when no number of workers on the curve meets the goal
+    workers: int | None  # The recommended number; None when none on the curve meets the goal
+    workers_point: int | None  # The answer by the point estimate
     #: workers_low, workers_high: Least and largest answers on the curve and both ends of its interval; None where the
     #: slower end has no answer: a deadline needs more workers than the curve has, an efficiency fewer.
     workers_low: int | None
     workers_high: int | None
-    time: float  # time, time_low, time_high: Seconds of training with `workers`, and its interval; NaN without epochs
+    nodes: int | None  # Machines of `workers`, and the parameter servers
+    #: With which `workers` meet the goal: that of the slower end of the interval, one-sided, 0.95 of 90 %; None where
+    #: only the point estimate meets it, and for goals without a limit.
+    probability: float | None
+    time: float  # time, time_low, time_high: Seconds of training with `workers`, and its interval; NaN without work
     time_low: float
     time_high: float
     cost: float  # cost, cost_low, cost_high: Price of all nodes for that time, and its interval; NaN without a price
@@ -49,93 +53,131 @@ class Choice:
         costs = {"cost": self.cost, "cost_low": self.cost_low, "cost_high": self.cost_high}
         return {name: finite(value) for name, value in (hours | costs).items()}
 
+    @property
+    def training(self) -> str:
+        """The time and its interval in one unit: ``"119 min (117 to 123 min)"``; "" without work."""
+        unit = next((unit for unit, length in UNITS.items() if self.time >= 2 * length), "s")
+        ends = (self.time, self.time_low, self.time_high)
+        return (
+            ""
+            if math.isnan(self.time)
+            else "{:.3g} {unit} ({:.3g} to {:.3g} {unit})".format(*(end / UNITS[unit] for end in ends), unit=unit)
+        )
+
+    def shown(self, curve: ThroughputCurve, currency: str, *, point: bool = False) -> dict[str, Any]:
+        """Machines, time and cost as people read them, and the answer by the point estimate; None where unknown."""
+        machines = (
+            {"nodes": self.nodes, "GPUs": self.workers} if curve.workers_per_node > 1 else {"workers": self.workers}
+        )
+        ends = f"{money(self.cost_low)} to {money(self.cost_high)}"
+        paid = {f"cost ({currency})" if currency else "cost": money(self.cost), percent(curve.confidence): ends}
+        return {
+            **machines,
+            **({"point estimate": self.workers_point} if point else {}),
+            "time": self.training or None,
+            **{name: None if math.isnan(self.cost) else text for name, text in paid.items()},
+        }
+
+
+def money(amount: float, currency: str = "") -> str:
+    """Three digits, and all before the point: ``"1,234 EUR"``."""
+    return f"{amount:{',.0f' if amount >= 999.5 else '.3g'}} {currency}".strip()
+
+
+def named(curve: ThroughputCurve, workers: int, does: str = "") -> str:
+    """Workers as their user counts them, and what they do: ``"4 nodes (32 GPUs) meet 12 h"``."""
+    each = curve.workers_per_node
+    nodes = -(-workers // each)
+    who = f"{counted(nodes, 'node')} ({counted(workers, 'GPU')})" if each > 1 else counted(workers, "worker")
+    verb, *rest = does.split(" ")
+    return " ".join([who, verb if nodes > 1 else f"{verb}s", *rest] if does else [who])
+
+
+def in_use(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of choices, without times and costs if none is known."""
+    kept = [name for i, name in enumerate(rows[0]) if i < 2 or any(row[name] is not None for row in rows)]
+    return [{name: row[name] for name in kept} for row in rows]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Result):
-    """Choices of node counts, one per question."""
+    """Choices of node counts, one per question, the one that answers most of them first."""
 
     choices: tuple[Choice, ...]
     curve: ThroughputCurve
     price: float | None = None  # per node and hour
-    examples: float | None = None  # of the whole training
+    currency: str = ""  # of the price
+    work: str = ""  # of the whole training, in words
+    recommendation: str = ""  # the first choice, in words
     remarks: tuple[str, ...] = ()  # why a goal has no answer, and what it would need; answers that end with the curve
     digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per choice (times in hours)."""
-        return [
-            {"goal": c.goal, "workers": c.workers, "workers_interval": c.workers_interval, **c.figures()}
-            for c in self.choices
-        ]
+        names = ("goal", "workers", "workers_point", "workers_interval", "nodes", "probability")
+        return [{name: getattr(c, name) for name in names} | c.figures() for c in self.choices]
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Goal, machines, time and cost; the answer by the point estimate where it is another."""
+        other = any(c.workers_point != c.workers for c in self.choices)
+        return in_use([{"goal": c.goal} | c.shown(self.curve, self.currency, point=other) for c in self.choices])
 
     def to_dict(self) -> dict[str, Any]:
         """The choices, times in seconds."""
         rows = [{k: finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
-        return {"confidence": self.curve.confidence, "choices": rows, "note": "; ".join([self.assumed, *self.remarks])}
+        return {
+            "confidence": self.curve.confidence, "currency": self.currency or None, "answer": self.recommendation,
+            "choices": rows, "note": "; ".join(self.notes()[:-1]),
+        }  # fmt: skip
 
-    def caption(self) -> str:
-        """What is assumed, how the curve was predicted, and why a goal is not met."""
-        return "; ".join([self.assumed, self.curve.basis, *self.remarks])
+    def answer(self) -> str:
+        """The recommendation of the first choice, in one sentence."""
+        return self.recommendation
 
-    @property
-    def assumed(self) -> str:
-        """What is paid for, and what the job trains."""
+    def notes(self) -> list[str]:
+        """What is assumed, why a goal is not met, what is trained and paid for, and how the curve was predicted."""
         servers = self.curve.parameter_servers
         paid = f"workers and {counted(servers, 'parameter server')} are paid for" if servers else "workers are paid for"
         paid += f", {counted(self.curve.workers_per_node, 'worker')} to a node"
-        price = "" if self.price is None else f", at {self.price:.6g} per node and hour"
-        trained = "" if self.examples is None else f"{self.examples:,.0f} examples to train"
-        return "; ".join(filter(None, [self.curve.assumption, trained, paid + price]))
+        paid += f", at {self.price or 0:,.6g} {self.currency}".rstrip() + " per node and hour"
+        paid, trained = paid if self.price else "", self.work and f"{self.work} to train"
+        return list(filter(None, [self.curve.assumption, *self.remarks, trained, paid, self.curve.basis]))
 
-
-#: Goals, with their largest values.
-GOALS = {
-    "deadline": LARGEST,
-    "price_per_node_hour": LARGEST,
-    "budget": LARGEST,
-    "throughput": MOST_EXAMPLES,
-    "min_efficiency": 1.0,
-    "min_marginal_speedup": 1.0,
-}
-
-
-class Goals(TypedDict, total=False):
-    """The goals of `plan`, by keyword."""
-
-    deadline: float | None
-    price_per_node_hour: float | None
-    budget: float | None
-    throughput: float | None
-    min_efficiency: float | None
-    min_marginal_speedup: float | None
+    def caption(self) -> str:
+        """The answer and the notes, after an assumed strategy."""
+        notes, first = self.notes(), bool(self.curve.assumption)
+        return "; ".join([*notes[:first], self.answer(), *notes[first:]])
 
 
 def plan(
-    curve: ThroughputCurve,
-    *,
-    epochs: float | None = None,
-    dataset_size: int | None = None,
-    **goals: Unpack[Goals],
+    curve: ThroughputCurve, *, dataset_size: int | None = None, currency: str | None = None, **asked: Unpack[Asked]
 ) -> Plan:
     """Choose numbers of workers from a throughput curve.
 
-    Each question gets a row: the smallest number of workers that meets ``deadline``; the cheapest (whose nodes are its
-    workers and the parameter servers); the smallest with at least ``throughput``; the largest with at
-    least ``min_efficiency``; the largest whose last worker still adds ``min_marginal_speedup``. A deadline and a price
-    together also give the cheapest that meets the deadline, a ``budget`` and a price the fastest within it. Only the
-    curve's own numbers of workers are considered.
+    Each question gets a row: the cheapest number of workers that meets ``deadline``; the fastest within ``budget``; the
+    smallest that meets ``deadline``; the smallest with at least ``throughput``; the cheapest; the largest with at least
+    ``min_efficiency``; the largest whose last worker still adds ``min_marginal_speedup``. What needs a price is asked
+    with one. Only the curve's own numbers of workers are considered, and of those on several nodes the ones that fill
+    whole nodes.
+
+    A recommended number meets its limit at the slower end of the curve's interval: with a probability of 95 % where the
+    interval has 90 %, one-sided. Where none does, it is that of the point estimate, and has no probability. Marginal
+    speedups, whose interval the curve does not have, and what is cheapest are those of the point estimate.
 
     Parameters
     ----------
     curve : ThroughputCurve
-    epochs : float
-        How often training passes over the data set; needed for times and costs.
+    epochs, steps, examples, tokens : float
+        The training, needed for times and costs; one of these. Passes over the data set; steps of each worker, which
+        are the iterations of a synchronous job; examples, or tokens where the curve counts these.
     dataset_size : int
         Examples per epoch, unless recorded in the curve.
-    deadline : float
-        Seconds.
+    deadline : float, str or timedelta
+        Seconds, or like ``"12h"``.
     price_per_node_hour : float
-        Of a worker or a server.
+        Of a worker's node or a server.
+    currency : str
+        Of the price, like ``"EUR"``.
     budget : float
         Largest cost of the training, in the price's currency.
     min_efficiency : float
@@ -148,109 +190,202 @@ def plan(
     Raises
     ------
     ModelError
-        When a value is out of range, no question is put, one lacks ``epochs`` or the data set's size, or the curve is
-        something else, such as a profile.
+        When a value is out of range, no question is put, one lacks the work or the data set's size, the curve does not
+        count such work, fills no whole node, or is something else, such as a profile.
     """
     if not isinstance(curve, ThroughputCurve):
         raise ModelError(
             f"plan: curve must be a ThroughputCurve, got {type(curve).__name__}; predict gives one of a profile"
         )
-    for name, value in {"epochs": epochs, **goals}.items():
-        require_choice(name, "plan: goal", ("epochs", *GOALS))
-        if value is not None:
-            require_number(value, f"plan: {name}", positive=True, largest=GOALS.get(name, LARGEST))
-    deadline, throughput = goals.get("deadline"), goals.get("throughput")
-    price_per_node_hour, budget = goals.get("price_per_node_hour"), goals.get("budget")
-    min_efficiency, min_marginal_speedup = goals.get("min_efficiency"), goals.get("min_marginal_speedup")
+    given = checked(asked, "plan", dataset_size=dataset_size, currency=currency)
     size = dataset_size if dataset_size is not None else curve.dataset_size
-    if size is not None:
-        require_count(size, "plan: dataset_size", most=MOST_EXAMPLES)
-    if any(value is not None for value in (deadline, price_per_node_hour, budget)):
-        needed = {"epochs": epochs, "dataset_size": size, "price_per_node_hour": budget is None or price_per_node_hour}
-        if missing := [name for name, value in needed.items() if value is None]:
-            raise ModelError(f"plan: give {' and '.join(missing)} too, for a deadline, a price or a budget")
-    examples = math.nan if epochs is None or size is None else epochs * size
-    price = math.nan if price_per_node_hour is None else price_per_node_hour
-
-    def time(x: np.ndarray) -> np.ndarray:
-        return examples / (x * curve.batch_size)
-
-    def cost(x: np.ndarray) -> np.ndarray:
-        return time(x) / 3600 * price * curve.nodes
-
-    def marginal(x: np.ndarray) -> np.ndarray:
-        return np.diff(x / curve.single, prepend=0.0) / np.diff(curve.workers, prepend=0)
-
-    most: list[tuple[str, Rule]] = []  # the largest number that is still good enough: the slower, the fewer
-    least: list[tuple[str, Rule]] = []  # the smallest number that is good enough: the slower, the more
-    if deadline is not None:
-        within = f"within {readable_duration(deadline)}"
-        least.append((f"smallest {within}", lambda x: _first(time(x) <= deadline)))
-    if price_per_node_hour is not None:
-        least.append(("cheapest", lambda x: _least(cost(x))))
-    if deadline is not None and price_per_node_hour is not None:
-        least.append((f"cheapest {within}", lambda x: _least(np.where(time(x) <= deadline, cost(x), math.inf))))
-    unit = f"{curve.unit or 'steps'}/s"
-    if budget is not None:
-        rule = lambda x: _least(np.where(cost(x) <= budget, time(x), math.inf))  # noqa: E731
-        most.append((f"fastest within a budget of {budget:.6g}", rule))
-    if throughput is not None:
-        least.append((f"at least {throughput:.4g} {unit}", lambda x: _first(x * curve.batch_size >= throughput)))
-    if min_efficiency is not None:
-        name = f"efficiency >= {min_efficiency:g}" + (f" over {curve.base}" if curve.base else "")
-        most.append((name, lambda x: _last(curve.efficiency_of(x) >= min_efficiency)))
-    if min_marginal_speedup is not None:
-        name = f"marginal speedup >= {min_marginal_speedup:g}"  # of each worker up to there
-        most.append((name, lambda x: _last(np.logical_and.accumulate(marginal(x) >= min_marginal_speedup))))
-    if not least and not most:
+    if given.keys() & {"deadline", "price_per_node_hour", "budget"}:
+        _require_work(given, size)
+    whole, price = in_whole_nodes(curve), given.get("price_per_node_hour")
+    amount, per_step, words = _work(whole, given, size)
+    job = _Job(whole, amount, per_step, math.nan if price is None else price, currency or "")
+    asked_for = [question for question in QUESTIONS if given.keys() >= set(question[0])]
+    if not asked_for:
         raise ModelError(f"plan: specify at least one of {', '.join(GOALS)}")
-    choices = [
-        _choose(curve, goal, rule, open_below=open_below, time=time, cost=cost)
-        for goals, open_below in ((least, False), (most, True))
-        for goal, rule in goals
-    ]
-    seconds, spent = time(curve.steps_per_second), cost(curve.steps_per_second)
-    examples_per_second = curve.steps_per_second * curve.batch_size
-    quick, few = int(np.argmax(curve.steps_per_second)), int(np.argmin(spent))
-    fastest = f"{curve.workers[quick]} workers, the fastest on the curve,"
-    last = int(curve.workers[-1])
-    remarks = [
-        f"{choice.goal}: {last} workers are the most on the curve; predict more"
-        for choice in choices[len(least) :]
-        if choice.workers == last > 1
-    ]
-    if deadline is not None and not (seconds <= deadline).any():
-        slower = f"it needs {seconds[quick] / deadline:.3g} times the throughput"
-        remarks.append(f"{within} is not met: {fastest} take {readable_duration(seconds[quick], 3)}; {slower}")
-    if budget is not None and not (spent <= budget).any():
-        cheap = f"{curve.workers[few]} workers, the cheapest on the curve,"
-        remarks.append(f"a budget of {budget:.6g} is not met: {cheap} cost {spent[few]:.3g}")
-    if throughput is not None and not (examples_per_second >= throughput).any():
-        reached = f"{examples_per_second[quick]:.4g} {unit}"
-        remarks.append(f"{throughput:.4g} {unit} are not reached: {fastest} process {reached}")
-    return Plan(tuple(choices), curve, price_per_node_hour, finite(examples), tuple(remarks))
+    questions = [_Question(job, goals[0], given[goals[0]], *about) for goals, *about in asked_for]
+    choices = [question.choose() for question in questions]
+    remarks = [text for question, choice in zip(questions, choices, strict=True) for text in question.remarks(choice)]
+    said = questions[0].answer(choices[0])
+    remarks = [text for text in dict.fromkeys(remarks) if text != said]
+    return Plan(tuple(choices), curve, price, currency or "", words, said, tuple(remarks))
 
 
-def _choose(curve: ThroughputCurve, goal: str, rule: Rule, *, open_below: bool, time: Measure, cost: Measure) -> Choice:
-    """The answer of a rule at the curve and at both ends of its interval."""
-    X, low, high = curve.steps_per_second, curve.lower, curve.upper
-    found, slow = rule(X), rule(low)
-    known = [int(curve.workers[i]) for i in (found, slow, rule(high)) if i is not None]
-    workers_low = None if slow is None and open_below else min(known, default=None)
-    workers_high = None if slow is None and not open_below else max(known, default=None)
-    if found is None:
-        return Choice(goal, None, workers_low, workers_high, *[math.nan] * 6)
-    at = [float(f(x)[found]) for f in (time, cost) for x in (X, high, low)]
-    return Choice(goal, int(curve.workers[found]), workers_low, workers_high, *at)
+def _require_work(given: Mapping[str, float], size: int | None) -> None:
+    """Refuse times and costs of unknown work."""
+    known = given.keys() & {"steps", "examples", "tokens"}
+    needed = {"epochs": known or "epochs" in given, "dataset_size": known or size is not None}
+    needed["price_per_node_hour"] = "budget" not in given or "price_per_node_hour" in given
+    if missing := [name for name, has in needed.items() if not has]:
+        instead = "; steps, examples or tokens may stand for epochs" if "epochs" in missing else ""
+        raise ModelError(f"plan: give {' and '.join(missing)} too, for a deadline, a price or a budget{instead}")
 
 
-def _first(good: np.ndarray) -> int | None:
-    return int(np.argmax(good)) if good.any() else None
+def _work(curve: ThroughputCurve, given: Mapping[str, float], size: int | None) -> tuple[float, Any, str]:
+    """The work, how much of it a step is (n,), and its words; NaN for none."""
+    name = next((name for name in WORK if name in given), "epochs")
+    amount = given.get(name, math.nan) * ((size or math.nan) if name == "epochs" else 1)
+    if name == "steps":
+        each = curve.steps_per_round if len(curve.steps_per_round) else curve.workers
+        return amount, 1 / each, f"{amount:,.0f} {'iterations' if curve.in_rounds else 'steps of each worker'}"
+    if name in given and not curve.unit:
+        raise ModelError(
+            f"plan: {name} needs batch_size, which the curve lacks; give it to predict, or give steps here"
+        )
+    if name != "epochs" and (name == "tokens") != (curve.unit == "tokens"):
+        other = "tokens" if name == "examples" else "examples"
+        raise ModelError(f"plan: the curve counts {curve.unit}, not {name}; give {other} or steps")
+    return amount, curve.batch_size, "" if math.isnan(amount) else f"{amount:,.0f} {curve.unit}"
 
 
-def _last(good: np.ndarray) -> int | None:
-    return int(len(good) - 1 - np.argmax(good[::-1])) if good.any() else None
+def in_whole_nodes(curve: ThroughputCurve) -> ThroughputCurve:
+    """The curve of those numbers of workers that fill nodes, or are on a part of one."""
+    each = curve.workers_per_node
+    whole = (curve.workers % each == 0) | (curve.workers < each)
+    if not whole.any():
+        raise ModelError(f"plan: no number of workers on the curve fills nodes of {each}; predict multiples of {each}")
+    arrays = {one.name: value for one in fields(curve) if isinstance(value := getattr(curve, one.name), np.ndarray)}
+    return replace(curve, **{name: x[whole] for name, x in arrays.items() if len(x) == len(whole)})
 
 
-def _least(cost: np.ndarray) -> int | None:
-    return int(np.argmin(cost)) if np.isfinite(cost).any() else None
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is trained, and its measures: of steps per second on each number of workers, both (n,)."""
+
+    curve: ThroughputCurve
+    work: float
+    per_step: Any  # work of a step of all workers
+    price: float
+    currency: str
+
+    def time(self, x: np.ndarray) -> np.ndarray:
+        return self.work / (x * self.per_step)
+
+    def cost(self, x: np.ndarray) -> np.ndarray:
+        return self.time(x) / 3600 * self.price * self.curve.nodes
+
+    def rate(self, x: np.ndarray) -> np.ndarray:
+        return x * self.curve.batch_size
+
+    def efficiency(self, x: np.ndarray) -> np.ndarray:
+        return self.curve.efficiency_of(x)
+
+    def marginal(self, x: np.ndarray) -> np.ndarray:
+        """The least of all up to there."""
+        added = np.diff(x / self.curve.single, prepend=0.0) / np.diff(self.curve.workers, prepend=0)
+        return np.minimum.accumulate(added)
+
+    def fewest(self, _: np.ndarray) -> np.ndarray:
+        return self.curve.workers
+
+    def most(self, _: np.ndarray) -> np.ndarray:
+        return -self.curve.workers
+
+    def none(self, x: np.ndarray) -> np.ndarray:
+        return np.zeros(len(x))
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Which of the numbers of workers within a limit is best."""
+
+    job: _Job
+    goal: str
+    value: float  # of the limit
+    name: str
+    does: str
+    least: str
+
+    @property
+    def limit(self) -> Limit:
+        return LIMITS[self.goal]
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The limit and its value in words."""
+        value = self.shown(self.value, exact=True)
+        return self.limit.words.format(value), value
+
+    @property
+    def probability(self) -> float:
+        """With which throughput exceeds the slower end of its interval."""
+        return (1 + self.job.curve.confidence) / 2
+
+    @property
+    def chance(self) -> str:
+        """The probability in words."""
+        return f"{100 * self.probability:.4g} % probability"
+
+    def best(self, met: np.ndarray, at: np.ndarray) -> int | None:
+        """Index of the best at some steps per second, of those that meet the limit at others; both (n,)."""
+        good = self.limit.sign * getattr(self.job, self.limit.measure)(met) <= self.limit.sign * self.value
+        return int(np.argmin(np.where(good, getattr(self.job, self.least)(at), math.inf))) if good.any() else None
+
+    def choose(self) -> Choice:
+        """The answer at the slower end of the interval, else at the curve; and those at the curve and both ends."""
+        curve, fewer = self.job.curve, self.limit.fewer
+        X, low, high = curve.steps_per_second, curve.lower, curve.upper
+        point, slow, quick = (self.best(x, x) for x in (X, low, high))
+        sure = self.best(low, X) if self.limit.certain else None
+        known = [int(curve.workers[i]) for i in (point, slow, quick, sure) if i is not None]
+        ends = (
+            None if slow is None and fewer else min(known, default=None),
+            None if slow is None and not fewer else max(known, default=None),
+        )
+        goal = self.name.format(*self.words)
+        if point is None:
+            return Choice(goal, None, None, *ends, None, None, *[math.nan] * 6)
+        found = point if sure is None else sure
+        at = [float(f(x)[found]) for f in (self.job.time, self.job.cost) for x in (X, high, low)]
+        workers = int(curve.workers[found]), int(curve.workers[point])
+        return Choice(goal, *workers, *ends, int(curve.nodes[found]), None if sure is None else self.probability, *at)
+
+    def shown(self, value: float, *, exact: bool = False) -> str:
+        """A value of what is limited, with its unit."""
+        curve = self.job.curve
+        if self.goal == "deadline":
+            return readable_duration(value, 4 if exact else 3)
+        units = {"budget": self.job.currency, "throughput": f"{curve.unit or 'steps'}/s"}
+        over = f"over {curve.base}" if self.goal == "min_efficiency" and curve.base else ""
+        return f"{f'{value:,.10g}' if exact else money(value)} {units.get(self.goal, over)}".strip()
+
+    def answer(self, choice: Choice) -> str:
+        """The choice in one sentence."""
+        if choice.workers is None or choice.workers_point is None:
+            return self.unmet()
+        curve, currency, said = self.job.curve, self.job.currency, self.does.format(*self.words)
+        if self.limit.certain:
+            said += f" with {self.chance}" if choice.probability else " by the point estimate only"
+        text = named(curve, choice.workers, said)
+        if choice.workers_point != choice.workers:
+            text += f", {named(curve, choice.workers_point)} by the point estimate"
+        ends = f"{money(choice.cost_low)} to {money(choice.cost_high, currency)}"
+        paid = "" if math.isnan(choice.cost) else f"{money(choice.cost, currency)} ({ends})"
+        figures = ", ".join(filter(None, [choice.training, paid]))
+        return f"{text}: {figures}; {percent(curve.confidence)} intervals" if figures else text
+
+    def unmet(self) -> str:
+        """What comes nearest to the limit, and what is missing."""
+        curve, sign = self.job.curve, self.limit.sign
+        measured = getattr(self.job, self.limit.measure)(curve.steps_per_second)
+        near = int(np.argmin(sign * measured))
+        nearest = named(curve, int(curve.workers[near]), f"come nearest, to {self.shown(measured[near])}")
+        factor = (measured[near] / self.value) ** sign
+        needed = "" if self.limit.fewer else f"; it needs {factor:.3g} times the throughput"
+        return f"{self.words[0]} is not met: {nearest}{needed}"
+
+    def remarks(self, choice: Choice) -> list[str]:
+        """Why there is no answer or no probability, and whether the answer ends with the curve."""
+        curve, limit = self.job.curve, self.limit
+        if choice.workers is None:
+            return [self.unmet()]
+        found = []
+        if limit.certain and choice.probability is None:
+            found.append(f"{self.words[0]}: no number of workers on the curve has {self.chance}")
+        if limit.fewer and choice.workers == curve.workers[-1] > 1:
+            found.append(f"{choice.goal}: {named(curve, choice.workers)} are the most on the curve; predict more")
+        return found

@@ -175,7 +175,8 @@ def _refined(row: Callable[[float], np.ndarray], low: float, high: float, *, cou
 def shown(curve: Curve) -> dict[str, Any]:
     """What a page shows of a curve."""
     names = ("workers", "steps_per_second", "lower", "upper", "single", "base_workers", "base", "batch_size", "unit",
-             "nodes", "bound_upper", "saturation_workers", "measured", "profiled_workers")  # fmt: skip
+             "nodes", "workers_per_node", "in_rounds", "steps_per_round", "bound_upper", "saturation_workers",
+             "measured", "profiled_workers")  # fmt: skip
     places, shares = _shares(curve)
     return {name: getattr(curve, name) for name in names} | {"places": places, "shares": shares}
 

@@ -7,6 +7,8 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from ..base.errors import DataError, ModelError, QueueModelWarning
 from ..base.files import count_in, parse_bandwidth, parse_latency, read_rows
 from ..base.results import Result, percent
 from ..curves.curve import ThroughputCurve
-from ..curves.plan import Choice, plan
+from ..curves.plan import Choice, in_use, plan
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
@@ -103,10 +105,7 @@ class Offer:
     @property
     def hourly(self) -> float:
         """Price of all machines per hour; infinite where no number of them will do."""
-        found = self.choice.workers
-        if found is None:
-            return math.inf
-        return float(self.curve.nodes[self.curve.workers == found][0]) * self.instance.price
+        return math.inf if self.choice.nodes is None else self.choice.nodes * self.instance.price
 
     def to_row(self) -> dict[str, Any]:
         """The offer as a row of a table (times in hours)."""
@@ -117,8 +116,10 @@ class Offer:
         row: dict[str, Any] = {
             "instance": self.instance.name,
             "workers": c.workers,
+            "workers_point": c.workers_point,
             "workers_interval": c.workers_interval,
-            "machines": None if at is None else int(curve.nodes[at]),
+            "probability": c.probability,
+            "machines": c.nodes,
             "examples_per_second": X,
             "examples_per_second_low": low,
             "examples_per_second_high": high,
@@ -132,6 +133,7 @@ class InstancePlan(Result):
     """Types of machine with how many of each, the cheapest first and those that will not do last."""
 
     offers: tuple[Offer, ...]
+    currency: str = ""
     digits = 3
 
     @property
@@ -144,10 +146,15 @@ class InstancePlan(Result):
         return [offer.to_row() for offer in self.offers]
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """Costs where there is something to pay for, else throughput and what an hour of it costs."""
-        timed = any(math.isfinite(offer.choice.cost) for offer in self.offers)
-        left_out = ("machines", "examples", "price") if timed else ("hours", "cost")
-        return [{name: value for name, value in row.items() if not name.startswith(left_out)} for row in self.to_rows()]
+        """Times and costs where there is something to pay for, else throughput and what an hour of it costs."""
+        others = () if any(math.isfinite(offer.choice.cost) for offer in self.offers) else ("examples", "price")
+        point = any(offer.choice.workers_point != offer.choice.workers for offer in self.offers)
+        return in_use([
+            {"instance": offer.instance.name}
+            | offer.choice.shown(offer.curve, self.currency, point=point)
+            | {name: value for name, value in offer.to_row().items() if others and name.startswith(others)}
+            for offer in self.offers
+        ])  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """The question, the cheapest and all others."""
@@ -160,10 +167,14 @@ class InstancePlan(Result):
         }
 
     def caption(self) -> str:
-        """The question, and what the intervals are."""
+        """The question, its probability, and what the intervals are."""
         first, none = self.offers[0], "" if self.cheapest else "; no type of machine will do"
-        goal = f"{first.choice.goal}, intervals of {percent(first.curve.confidence)}{none}"
-        return "; ".join(filter(None, [first.curve.assumption, goal]))
+        chance = first.choice.probability
+        sure = f" with {100 * chance:.4g} % probability" if chance else ""
+        goal = f"{first.choice.goal}{sure}, intervals of {percent(first.curve.confidence)}{none}"
+        unsure = [o.instance.name for o in self.offers if chance and o.choice.workers and not o.choice.probability]
+        less = f"{', '.join(unsure)}: by the point estimate only" if unsure else ""
+        return "; ".join(filter(None, [first.curve.assumption, goal, less]))
 
 
 def plan_instances(
@@ -172,17 +183,22 @@ def plan_instances(
     *,
     workers: int | Iterable[int] = range(1, 33),
     epochs: float | None = None,
+    steps: float | None = None,
+    examples: float | None = None,
+    tokens: float | None = None,
     dataset_size: int | None = None,
-    deadline: float | None = None,
+    deadline: float | str | timedelta | None = None,
     throughput: float | None = None,
+    currency: str | None = None,
     **fields: Any,
 ) -> InstancePlan:
     """Choose a type of machine and how many of it.
 
     Each type's curve is predicted from the profile, with its bandwidth and accelerator. With a ``deadline`` the
-    cheapest number of workers that meets it is taken, with a ``throughput`` the fewest that reach it, and without both
-    the cheapest; parameter servers cost as much as workers. Intervals are each type's own; much of their errors is
-    common to all types, so that these may differ in cost although their intervals overlap.
+    cheapest number of workers that meets it is taken, with a ``throughput`` the fewest that reach it, and without
+    both the cheapest, as `plan` recommends. Types for which only the point estimate meets the goal follow the
+    others. Parameter servers cost as much as workers. Intervals are each type's own; much of their errors is common
+    to all types, so that these may differ in cost although their intervals overlap.
 
     Parameters
     ----------
@@ -192,7 +208,7 @@ def plan_instances(
         `read_instances` reads them.
     workers : iterable of int
         Numbers to choose from.
-    epochs, dataset_size, deadline
+    epochs, steps, examples, tokens, dataset_size, deadline, currency
         As for `plan`.
     throughput : float
         Examples per second, instead of a deadline.
@@ -217,8 +233,10 @@ def plan_instances(
         raise ModelError(f"plan_instances: each instance has its own {own[0]}; leave it out")
     if deadline is not None and throughput is not None:
         raise ModelError("plan_instances: deadline and throughput exclude each other; specify one")
-    goal: dict[str, Any] = {"epochs": epochs, "dataset_size": dataset_size}
+    work = {"epochs": epochs, "steps": steps, "examples": examples, "tokens": tokens}
+    goal: dict[str, Any] = work | {"dataset_size": dataset_size, "currency": currency}
     goal |= {"deadline": deadline} if throughput is None else {"throughput": throughput}
+    paid = throughput is None or any(amount is not None for amount in work.values())
     offers = []
     for one in instances:
         if not isinstance(one, Instance):
@@ -232,14 +250,13 @@ def plan_instances(
             curve = predict(data, workers=counts, **fields | {k: v for k, v in machine.items() if v is not None})
         except ModelError as error:
             raise ModelError(f"instance {one.name!r}: {error}") from None
-        price = one.price if throughput is None or epochs is not None else None
-        *_, choice = plan(curve, price_per_node_hour=price, **goal).choices  # the last one answers all of the question
-        offers.append(Offer(one, curve, choice))
+        planned = plan(curve, price_per_node_hour=one.price if paid else None, **goal)
+        offers.append(Offer(one, curve, planned.choices[0]))  # which answers all of the question
     if not offers:
         raise ModelError("plan_instances: instances must name at least one type of machine, got none")
-    by_time = throughput is None
-    offers.sort(key=lambda o: (o.choice.workers is None, o.choice.cost if by_time else o.hourly))
-    return InstancePlan(tuple(offers))
+    money = attrgetter("choice.cost" if throughput is None else "hourly")
+    offers.sort(key=lambda o: (o.choice.workers is None, o.choice.probability is None, money(o)))
+    return InstancePlan(tuple(offers), currency or "")
 
 
 #: Settings of `predict` beside fields of `Scenario`.

@@ -1,12 +1,20 @@
 // The report of a throughput curve: what can be changed, and what follows.
 
-const { workers: shownFirst, min_efficiency: leastEfficiency, epochs, ...questions } = data.questions;
+const { workers: shownFirst, min_efficiency: leastEfficiency } = data.questions;
 const counts = cells[0].curve.workers;
+const inSteps = cells[0].curve.in_rounds ? "iterations" : "steps of each worker";
+const amounts = ["steps", "examples", "tokens"].find((name) => data.questions[name]) || (cells[0].curve.unit ? "" : "steps");
+const work = amounts
+  ? [mayBe(amounts, amounts === "steps" ? inSteps : amounts, 1, 1e9, 1e15, { placeholder: "unknown" })]
+  : [
+      { name: "epochs", label: "epochs", least: 0.01, most: 1000, limit: 1e9, log: true },
+      mayBe("dataset_size", `${cells[0].curve.unit} per epoch`, 1, 1e9, 1e15, { whole: true, placeholder: "unknown" }),
+    ];
 const start = {
   workers: shownFirst,
   ...asPredicted,
-  epochs: epochs || 1,
-  ...questions,
+  ...Object.fromEntries(work.map(({ name, optional }) => [name, data.questions[name] || (optional ? null : 1)])),
+  ...Object.fromEntries(["deadline", "price_per_node_hour", "budget"].map((name) => [name, data.questions[name]])),
   min_efficiency: leastEfficiency ?? 0.5,
 };
 const specs = [
@@ -15,11 +23,10 @@ const specs = [
     ...one, factor, least: least / factor, most: most / factor, log: true, optional: value === null,
     placeholder: "as profiled", rest: Math.sqrt(least * most) / factor,
   })),
-  { name: "epochs", label: "epochs", least: 0.01, most: 1000, limit: 1e9, log: true },
-  mayBe("dataset_size", "examples per epoch", 1, 1e9, 1e15, { whole: true, placeholder: "unknown" }),
+  ...work,
   mayBe("deadline", "deadline", 0.01, 1000, 1e5, { unit: "h", factor: 3600 }),
-  PRICE,
-  mayBe("budget", "budget", 1, 1e5, 1e12),
+  { ...PRICE, unit: currency },
+  mayBe("budget", "budget", 1, 1e5, 1e12, { unit: currency }),
   mayBe("min_efficiency", "least efficiency", 0.01, 1, 1),
 ];
 start.workers ??= recommended(planWorkers(cells[0].curve, start))?.workers ?? counts[Math.min(3, counts.length - 1)];
@@ -31,20 +38,21 @@ let kept = null; // the scenario that others are compared with
 function answer(settings) {
   const curve = curveOf(settings);
   const at = curve.workers.indexOf(settings.workers);
-  const examples = settings.dataset_size === null ? null : settings.epochs * settings.dataset_size;
-  const price = settings.price_per_node_hour;
-  const of = (x) => {
-    const time = examples === null ? null : examples / (x * curve.batch_size);
-    const cost = time === null || price === null ? null : (time / 3600) * price * curve.nodes[at];
-    return { steps: x, examples: x * curve.batch_size, time, cost };
+  const measures = measuresOf(curve, settings);
+  const known = (value) => (Number.isNaN(value) ? null : value);
+  const of = (X) => {
+    const [time, cost] = ["time", "cost"].map((name) => known(measures[name](X)[at]));
+    return { steps: X[at], examples: X[at] * curve.batch_size, time, cost };
   };
-  const [now, slow, fast] = [curve.steps_per_second, curve.lower, curve.upper].map((X) => of(X[at]));
+  const [now, slow, fast] = [curve.steps_per_second, curve.lower, curve.upper].map(of);
   return { settings: { ...settings }, curve, at, now, slow, fast, plan: planWorkers(curve, settings) };
 }
 
 function refresh() {
   const nearest = (best, n) => (Math.abs(n - settings.workers) < Math.abs(best - settings.workers) ? n : best);
-  settings.workers = counts.reduce(nearest);
+  const { curve } = cells.find(({ choices }) => Object.entries(choices).every(([name, value]) => settings[name] === value));
+  const whole = counts.filter((n) => fills(curve, n));
+  settings.workers = (whole.length ? whole : counts).reduce(nearest);
   const other = kept || start;
   const differ = (names) => names.some((name) => settings[name] !== other[name]);
   const present = answer(settings);
@@ -54,19 +62,20 @@ function refresh() {
   showControls();
   table.marked = settings.workers;
   const scenario = changes(settings, start).join(", ") || "as predicted";
-  places.scenario.replaceChildren(`${counted(settings.workers, "worker")}; ${scenario}.`);
+  places.scenario.replaceChildren(`${named(present.curve, settings.workers)}; ${scenario}.`);
   showRecommendation(present);
   showAnswers(present, changed ? before : null);
   showThroughput(present.curve, machines ? before.curve : null, scenario, kept ? "kept scenario" : "as predicted");
   showScenarios(kept || differ(Object.keys(settings)) ? answer(other) : null, present);
   showStep(present.curve);
-  showPlan(present.plan);
+  showPlan(present.curve, present.plan);
   if (data.timeline) showTimeline(places.timeline);
 }
 
 const three = (value) => Number(value.toPrecision(3));
 const hours = (value) => duration(value, three);
-const money = (value) => (value === null ? "-" : three(value));
+const span = ({ now, slow, fast }) => (now.time === null ? "-" : timeSpan(now.time, fast.time, slow.time));
+const costs = currency ? `cost (${currency})` : "cost";
 
 /** Value of a control as people read it. */
 function worded(spec, value) {
@@ -79,43 +88,26 @@ function changes(settings, from) {
   return machines.map((spec) => `${spec.label} ${worded(spec, settings[spec.name])}`);
 }
 
-/** The first of these goals that has an answer. */
+/** The first answer. */
 function recommended(plan) {
-  const goals = ["cheapest within", "fastest within", "cheapest", "smallest within", "efficiency"];
-  return goals.map((goal) => plan.find((one) => one.goal.startsWith(goal) && one.workers)).find(Boolean);
+  return plan.find((one) => one.workers);
 }
 
-/** The recommendation, and what the fastest number of workers would add. */
+/** The plan's answer, or why there is none and the next one, and what the fastest number of workers would add. */
 function showRecommendation({ curve, plan }) {
   const best = recommended(plan);
-  const X = curve.steps_per_second;
+  const said = plan.slice(0, 1).concat(best && best !== plan[0] ? best : []).map((one) => `${one.answer}. `).join("");
+  const X = curve.steps_per_second.map((x, i) => (fills(curve, curve.workers[i]) ? x : 0));
   const quick = X.indexOf(Math.max(...X));
-  if (!best) {
-    const most = counted(curve.workers[quick], "worker");
-    const words = `No number of workers on the curve meets a goal. ${most} are the fastest.`;
-    places.recommendation.replaceChildren(h("p", { class: "lead" }, words));
-    return;
-  }
-  const at = curve.workers.indexOf(best.workers);
-  const one = best.workers === 1 ? "es" : "";
-  const does = best.time === null
-    ? `process${one} ${three(X[at] * curve.batch_size)} ${curve.unit || "steps"}/s`
-    : `finish${one} in ${duration(best.time, three)}`;
-  const cost = best.cost === null ? "" : ` and cost${one && "s"} ${three(best.cost)}`;
+  const at = best ? curve.workers.indexOf(best.workers) : quick;
   const gain = Math.round(100 * (X[quick] / X[at] - 1));
   const faster = gain > 100 ? `${three(1 + gain / 100)} times as fast` : `${gain} % faster`;
   const dearer = Math.round(100 * ((curve.nodes[quick] / curve.nodes[at]) * (X[at] / X[quick]) - 1));
-  const price = best.cost === null ? "" : ` and cost ${Math.abs(dearer)} % ${dearer < 0 ? "less" : "more"}`;
+  const price = best && best.cost !== null ? ` and cost ${Math.abs(dearer)} % ${dearer < 0 ? "less" : "more"}` : "";
   const more = gain > 0
-    ? `${counted(curve.workers[quick], "worker")}, the fastest on the curve, are ${faster}${price}.`
-    : "No other number of workers is faster.";
-  const late = plan.some(({ goal, workers }) => goal.startsWith("smallest") && !workers);
-  const least = settings.epochs * settings.dataset_size / (X[quick] * curve.batch_size);
-  const unmet = late ? `The deadline is not met: ${counted(curve.workers[quick], "worker")} take ${hours(least)}. ` : "";
-  const [low, high] = [best.workers_low ?? "?", best.workers_high ?? "?"];
-  const interval = `${best.goal}; ${percent(data.confidence)} interval ${low} to ${high} workers`;
-  const lead = `${unmet}${counted(best.workers, "worker")} ${does}${cost} (${interval}). ${more}`;
-  places.recommendation.replaceChildren(h("p", { class: "lead" }, lead));
+    ? `${named(curve, curve.workers[quick])}, the fastest on the curve, are ${faster}${price}.`
+    : best ? "No other number of workers is faster." : "";
+  places.recommendation.replaceChildren(h("p", { class: "lead" }, said + more));
 }
 
 /** How two answers differ: a factor, or a difference. */
@@ -131,8 +123,9 @@ function showAnswers({ curve, at, now, slow, fast }, before) {
   const tiles = [
     ["steps_per_second", "steps/s", three(now.steps), ends("steps", three), than("steps", factor)],
     ["examples_per_second", `${curve.unit}/s`, curve.unit ? three(now.examples) : "-", `batch size ${curve.batch_size}`, ""],
-    ["time", "time to train", hours(now.time), ends("time", hours), than("time", (a, b) => difference(a, b, hours))],
-    ["cost", "cost", now.cost === null ? "-" : three(now.cost), ends("cost", three), than("cost", difference)],
+    ["time", "time to train", hours(now.time), span({ now, slow, fast }).replace(/.*\((.*)\)/, "$1"),
+      than("time", (a, b) => difference(a, b, hours))],
+    ["cost", costs, now.cost === null ? "-" : amount(now.cost), ends("cost", amount), than("cost", difference)],
     ["efficiency", "efficiency", percent(three(now.steps / (curve.workers[at] * curve.single))),
       `speedup${overBase(curve)} ${three(now.steps / curve.single / curve.base_workers)}`, ""],
     ["place", "waits longest for", spent ? spent[0] : "-", spent ? `${Math.round(100 * spent[1])} % of a step` : "",
@@ -142,7 +135,7 @@ function showAnswers({ curve, at, now, slow, fast }, before) {
     const output = h("output", { id: `answer-${id}`, class: "value" }, String(value));
     return h("div", { class: "tile" }, h("h3", {}, name), output, h("p", {}, more), h("p", { class: "change" }, change));
   });
-  const words = `${counted(curve.workers[at], "worker")}, with ${percent(data.confidence)} intervals${before ? ", and the difference" : ""}.`;
+  const words = `${named(curve, curve.workers[at])}, with ${percent(data.confidence)} intervals${before ? ", and the difference" : ""}.`;
   places.answers.replaceChildren(h("p", {}, words), h("div", { class: "tiles" }, ...boxes));
 }
 
@@ -167,26 +160,27 @@ function showScenarios(first, second) {
   const rows = [
     ...asked.filter((one) => one.now !== Object.values(one)[1]),
     row("steps/s", interval("steps", three), (a, b) => factor(a.now.steps, b.now.steps)),
-    row("time to train", interval("time", hours), (a, b) => difference(a.now.time, b.now.time, hours)),
-    row("cost", interval("cost", three), (a, b) => (a.now.cost === null || b.now.cost === null ? "" : difference(a.now.cost, b.now.cost))),
+    row("time to train", span, (a, b) => difference(a.now.time, b.now.time, hours)),
+    row("cost", interval("cost", money), (a, b) => (a.now.cost === null || b.now.cost === null ? "" : difference(a.now.cost, b.now.cost))),
   ].filter((one) => one.now !== "-");
   places.scenarios.replaceChildren(table(kept ? "The scenario that was kept, and the present one" : "As predicted, and the present scenario", rows));
 }
 
-function showPlan(plan) {
-  const within = (value, low, high, show) => show(value) + (low === null ? "" : ` (${show(low)} to ${show(high)})`);
-  const known = (n) => (n === null ? "?" : String(n));
+function showPlan(curve, plan) {
+  const other = plan.some((one) => one.workers_point !== one.workers);
   const rows = plan.map((one) => ({
     goal: one.goal,
-    workers: one.workers ?? "none",
-    "workers, interval": one.workers_low === null && one.workers_high === null ? ""
-      : `${known(one.workers_low)} to ${known(one.workers_high)}`,
-    time: within(one.time, one.time_low, one.time_high, hours),
-    cost: within(one.cost, one.cost_low, one.cost_high, money),
+    ...(curve.workers_per_node > 1 ? { nodes: one.nodes ?? "none", GPUs: one.workers } : { workers: one.workers ?? "none" }),
+    ...(other ? { "point estimate": one.workers_point } : {}),
+    time: one.time === null ? null : timeSpan(one.time, one.time_low, one.time_high),
+    [costs]: one.cost === null ? null : amount(one.cost),
+    [percent(data.confidence)]: one.cost === null ? null : `${amount(one.cost_low)} to ${amount(one.cost_high)}`,
   }));
-  const missing = settings.dataset_size === null ? "Times and costs need the examples per epoch: set them above. " : "";
-  const paid = cells[0].curve.nodes.some((nodes, i) => nodes > counts[i]) ? ", parameter servers included" : "";
-  const words = `${missing}The price is of each node${paid}.`;
+  const unknown = work.some(({ name }) => settings[name] === null);
+  const missing = unknown ? `Times and costs need the ${work.at(-1).label}: set them above. ` : "";
+  const servers = curve.nodes.some((nodes, i) => nodes > Math.ceil(curve.workers[i] / curve.workers_per_node));
+  const paid = `The price is of each node${servers ? ", parameter servers included" : ""}.`;
+  const words = `${missing}${paid} A recommended number meets its goal at the slower end of the interval.`;
   const shown = rows.length ? table("Choices of workers", rows) : h("p", {}, "No goal is set.");
   places.plan.replaceChildren(h("p", {}, words), shown);
 }

@@ -56,15 +56,16 @@ function curveOf(settings) {
   const atWorkers = (values) =>
     curve.workers.map((count) => pchip(logs, (k) => [values[k]], Math.log(count))[0]);
   const X = atWorkers(x).map((value) => Math.exp(value + base));
+  const [single, knee] = [Math.exp(x[0] + base), curve.saturation_workers === null ? null : Math.exp(row.at(-1))];
   return {
     ...curve,
     steps_per_second: X,
     lower: atWorkers(low).map((value, i) => X[i] * Math.exp(value)),
     upper: atWorkers(high).map((value, i) => X[i] * Math.exp(value)),
-    single: Math.exp(x[0] + base),
+    single,
     shares: shares.map(atWorkers),
-    saturation_workers: curve.saturation_workers === null ? null : Math.exp(row.at(-1)),
-    bound_upper: [],
+    saturation_workers: knee,
+    bound_upper: curve.bound_upper.length && knee ? curve.workers.map((n) => single * Math.min(n, knee)) : [],
     measured: [],
     profiled_workers: 0,
   };

@@ -26,10 +26,12 @@ function readable(value) {
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const percent = (share) => `${readable(100 * share)} %`;
 
+const UNITS = { days: 86400, h: 3600, min: 60, s: 1 };
+
+/** A time in the largest unit of which there are two. */
 function duration(seconds, show = readable) {
   if (seconds === null) return "-";
-  const units = { days: 86400, h: 3600, min: 60 };
-  const [name, unit] = Object.entries(units).find(([, one]) => seconds >= 2 * one) || ["s", 1];
+  const [name, unit] = Object.entries(UNITS).find(([, one]) => seconds >= 2 * one) || ["s", 1];
   return `${show(seconds / unit)} ${name}`;
 }
 
@@ -37,7 +39,7 @@ function duration(seconds, show = readable) {
 function table(caption, rows, show = {}) {
   if (!rows.length) return h("p", {}, "Nothing to show.");
   const names = Object.keys(rows[0]);
-  const isNumber = (value) => /^-?[\d.]+(e-?\d+)?( %)?$/.test(value);
+  const isNumber = (value) => /^-?[\d.,]+(e-?\d+)?( %)?$/.test(value);
   const numbers = names.filter((name) => rows.some((row) => isNumber(row[name])));
   const heads = names.map((name) => h("th", { scope: "col" }, name.replaceAll("_", " ")));
   const body = rows.map((row) => {

@@ -216,12 +216,26 @@ def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
     for path, options in ((profile, ()), (throughputs, ("--strategy", "all-reduce"))):
         asked = (
             ["predict", "--batch-size", 32],
-            ["plan", "--min-efficiency", 1, "--price", 2, "--epochs", 1, "--dataset-size", 320, "--batch-size", 32],
+            [
+                "plan",
+                "--min-efficiency",
+                1,
+                "--price",
+                2,
+                "--epochs",
+                1,
+                "--dataset-size",
+                320,
+                "--batch-size",
+                32,
+                "--currency",
+                "EUR",
+            ],
         )
         curve, plan = (" ".join(run(*words, path, *options)[1].split()) for words in asked)
         assert curve.split("; intervals")[0] in plan
-        assert plan.startswith("320 examples to train; workers")
-        assert " to a node, at 2 per node and hour; " in plan
+        assert "; 320 examples to train; workers" in plan
+        assert " to a node, at 2 EUR per node and hour; " in plan
 
 
 @pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
@@ -363,9 +377,13 @@ def test_every_option_reaches_its_question(told, examples):
          "--confidence 0.5 --congestion-control cubic --measured 2=1.15 --measured 4@5MB/s=0.9",
          qm.predict(alexnet, workers=[2, 4], seed=4, method="mva", confidence=0.5, throughputs=points, **speeds)),
         (f"plan alexnet-60.json --workers 2:5 --method mva {asked} --epochs 2 --dataset-size 999 --price 3 "
-         "--min-marginal-speedup 0.3 --throughput 5",
+         "--min-marginal-speedup 0.3 --throughput 5 --currency EUR --deadline 1h --budget 3k --min-efficiency 0.2",
          qm.plan(qm.predict(alexnet, workers=range(2, 6), method="mva", **changes), epochs=2, dataset_size=999,
-                 price_per_node_hour=3.0, min_marginal_speedup=0.3, throughput=5.0)),
+                 price_per_node_hour=3.0, min_marginal_speedup=0.3, throughput=5.0, currency="EUR", deadline=3600.0,
+                 budget=3000.0, min_efficiency=0.2)),
+        *((f"plan alexnet-60.json --workers 2:5 --method mva --price 3 --{work} 7k",
+           qm.plan(qm.predict(alexnet, workers=range(2, 6), method="mva"), price_per_node_hour=3.0, **{work: 7000}))
+          for work in ("steps", "examples")),
         ("plan alexnet-60.json --workers 1:6 --method mva --throughput 2 --instances i.csv --confidence 0.5",
          plan_instances(alexnet, workers=range(1, 7), method="mva", throughput=2.0, confidence=0.5,
                         instances=read_instances(examples / "i.csv"))),

@@ -189,7 +189,13 @@ CARELESS = {
         "--dataset-size 100,000 --price 1": None, "--epochs ten --price 1": "got 'ten'",
         "--deadline 1e99h": "in SI units",
     },
-    "plan t.csv": {"--price 1": "give --epochs and --dataset-size too", "--deadline 3": "write 3h, 3min or 3s"},
+    "plan t.csv": {
+        "--price 1": "give --epochs and --dataset-size too", "--deadline 3": "write 3h, 3min or 3s",
+        "--examples 1M --deadline 3h": "--batch-size: throughputs alone", "--steps 1M --deadline 3000h": None,
+        "--steps 1 --epochs 1 --batch-size 2 --price 1": "--epochs and --steps exclude each other",
+        "--tokens 1M --deadline 3h --batch-size 4": "counts examples, not tokens; give --examples or --steps",
+        "--steps 1 --price 1 --currency ''": None,
+    },
     "report t.csv": {
         "": "Missing option", "-o page": "must end in", "-o folder": "is a directory", "-o t.csv": "must end in",
         "-o page.html --show 99999": "at most 10,000",

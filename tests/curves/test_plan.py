@@ -3,10 +3,12 @@
 import json
 import math
 import re
+from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
@@ -35,47 +37,177 @@ def only(plan):
     return choice
 
 
+def spaced(rates, *, spread, servers=1, each=1, start=1, **more):
+    """A curve from ``start`` workers on, on nodes of ``each``, with an interval of its own for each number."""
+    x, n = np.array(rates), np.arange(start, start + len(rates))
+    low, high = x * (1 - np.resize(spread, len(x))), x * (1 + np.resize(spread, len(x)))
+    return qm.ThroughputCurve(
+        n, x, low, high, single=float(x[0] / n[0]), base_workers=start, batch_size=9, parameter_servers=servers,
+        workers_per_node=each, **more,
+    )  # fmt: skip
+
+
+RATES = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=40)
+SPREADS = st.lists(st.floats(0.0, 0.9), min_size=1, max_size=40)
+
+
+@settings(max_examples=300)
 @given(
-    rates=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), servers=st.integers(0, 3),
+    rates=RATES, spread=SPREADS, servers=st.integers(0, 3), each=st.sampled_from([1, 2, 4, 8]),
     deadline=st.floats(60.0, 1e5), floor=st.floats(0.05, 1.0), added=st.floats(0.01, 1.0), speed=st.floats(1.0, 99.0),
     budget=st.floats(0.5, 200.0),
 )  # fmt: skip
-def test_choices_are_those_of_brute_force(rates, servers, deadline, floor, added, speed, budget):
-    """Of the curve and of both ends of its interval; 9 examples a step, 2 epochs of 16,200."""
-    whole = curve(rates, servers=servers, batch_size=9, dataset_size=None)
+def test_choices_are_those_of_brute_force(rates, spread, servers, each, deadline, floor, added, speed, budget):
+    """Number by number, of those that fill nodes; 9 examples a step, 2 epochs of 16,200."""
+    whole = spaced(rates, spread=spread, servers=servers, each=each)
     asked = {"price_per_node_hour": 5.0, "min_efficiency": floor, "min_marginal_speedup": added, "throughput": speed}
-    asked["budget"] = budget
-    found = qm.plan(whole, epochs=2, dataset_size=16_200, deadline=deadline, **asked).choices
-    n = np.arange(1, len(rates) + 1)
+    asked |= {"budget": budget, "deadline": deadline}
+    found = qm.plan(whole, epochs=2, dataset_size=16_200, **asked).choices
+    allowed = [n for n in range(1, len(rates) + 1) if n < each or n % each == 0]
+    X, low, high = (dict(enumerate(x.tolist(), 1)) for x in (whole.steps_per_second, whole.lower, whole.upper))
 
-    def answers(X):
-        cost = 3600 / X / 3600 * 5.0 * (n + servers)
-        within, steps = deadline >= 3600 / X, np.diff(X / rates[0], prepend=0.0) >= added
-        efficient = (X / (n * rates[0]) >= floor) | (n == 1)
-        late = np.where(within, cost, np.inf)
-        return (
-            n[within][:1], [1 + np.argmin(cost)], [1 + np.argmin(late)] if within.any() else [], n[speed <= 9 * X][:1],
-            [1 + np.argmax(np.where(cost <= budget, X, 0))] if (cost <= budget).any() else [], n[efficient][-1:],
-            n[np.logical_and.accumulate(steps)][-1:],
-        )  # fmt: skip
+    def cost(x, n):
+        return 3600 / x / 3600 * 5.0 * (math.ceil(n / each) + servers)
 
-    ends = zip(*(answers(X) for X in (whole.steps_per_second, whole.lower, whole.upper)), strict=True)
-    for k, (choice, (own, slow, quick)) in enumerate(zip(found, ends, strict=True)):
-        every, least = [int(one[0]) for one in (own, slow, quick) if len(one)], k < 4
-        assert choice.workers == (int(own[0]) if len(own) else None)
-        assert choice.workers_low == (min(every) if every and (len(slow) or least) else None)
-        assert choice.workers_high == (max(every) if every and (len(slow) or not least) else None)
-        if len(own):
-            times = 3600 / (rates[choice.workers - 1] * np.array([1.0, 1.1, 0.9]))
-            assert [choice.time, choice.time_low, choice.time_high] == pytest.approx(times)
-            price = 5.0 / 3600 * (choice.workers + servers)
-            assert [choice.cost, choice.cost_low, choice.cost_high] == pytest.approx(price * times)
+    def steep(x, n):
+        pairs = zip([0, *allowed], allowed, strict=False)
+        return all((x[b] - (x[a] if a else 0)) / rates[0] / (b - a) >= added for a, b in pairs if b <= n)
+
+    def efficient(x, n):
+        return n == 1 or x[n] / (n * rates[0]) >= floor
+
+    def late(x, n):
+        return 3600 / x[n] > deadline
+
+    rules = [
+        (lambda x, n: not late(x, n), lambda x, n: cost(x[n], n)),
+        (lambda x, n: cost(x[n], n) <= budget, lambda x, n: 1 / x[n]),
+        (lambda x, n: not late(x, n), lambda x, n: n), (lambda x, n: 9 * x[n] >= speed, lambda x, n: n),
+        (lambda x, n: True, lambda x, n: cost(x[n], n)), (efficient, lambda x, n: -n), (steep, lambda x, n: -n),
+    ]  # fmt: skip
+    for k, (choice, (good, value)) in enumerate(zip(found, rules, strict=True)):
+
+        def best(met, at, good=good, value=value):
+            return min((n for n in allowed if good(met, n)), key=lambda n: value(at, n), default=None)
+
+        point, sure, slow, quick = best(X, X), best(low, X), best(low, low), best(high, high)
+        certain, fewer = k not in (4, 6), k in (1, 5, 6)
+        assert choice.workers_point == point
+        assert choice.workers == (sure if certain and sure else point)
+        assert choice.probability == (pytest.approx(0.95) if certain and sure else None)
+        every = [n for n in (point, slow, quick, sure if certain else None) if n]
+        assert choice.workers_low == (min(every) if every and (slow or not fewer) else None)
+        assert choice.workers_high == (max(every) if every and (slow or fewer) else None)
+        if point:
+            n = choice.workers
+            assert choice.nodes == math.ceil(n / each) + servers
+            assert [choice.time, choice.time_low, choice.time_high] == pytest.approx(
+                [3600 / x[n] for x in (X, high, low)]
+            )
+            costs = [cost(x[n], n) for x in (X, high, low)]
+            assert [choice.cost, choice.cost_low, choice.cost_high] == pytest.approx(costs)
+
+
+WHOLE = {"epochs": 2, "dataset_size": 16_200}
+
+
+@given(RATES, SPREADS, st.floats(1.0, 3.0), st.floats(60.0, 1e5))
+def test_a_wider_interval_never_recommends_fewer_workers_for_a_deadline(rates, spread, factor, deadline):
+    wide = np.minimum(np.array(spread) * factor, 0.99)
+    narrow, wide = (only(qm.plan(spaced(rates, spread=one), deadline=deadline, **WHOLE)) for one in (spread, wide))
+    assert narrow.workers_point == wide.workers_point
+    if wide.probability:
+        assert narrow.probability
+        assert narrow.workers <= wide.workers
+
+
+@given(RATES, SPREADS, st.floats(60.0, 1e5), st.floats(0.1, 100.0))
+def test_prices_halve_costs_and_speed_halves_times(rates, spread, deadline, price):
+    about, slow = {"deadline": deadline, **WHOLE}, spaced(rates, spread=spread)
+    first, half = (qm.plan(slow, price_per_node_hour=p, **about).choices for p in (price, price / 2))
+    twice = qm.plan(slow.faster(2.0), price_per_node_hour=price, **about | {"deadline": deadline / 2}).choices
+    for one, paid, quick in zip(first, half, twice, strict=True):
+        assert one.workers == paid.workers == quick.workers
+        for end in ("", "_low", "_high"):
+            times, costs = ([getattr(c, f"{name}{end}") for c in (one, paid, quick)] for name in ("time", "cost"))
+            assert times == pytest.approx([times[0], times[0], times[0] / 2], nan_ok=True)
+            assert costs == pytest.approx([costs[0], costs[0] / 2, costs[0] / 2], nan_ok=True)
+
+
+def test_the_kinds_of_work_are_one_law():
+    """Of 9 examples or tokens a step; iterations of a synchronous job are steps of each worker."""
+    rates = [2.0, 3.5, 4.8]
+    curve = spaced(rates, spread=[0.1], dataset_size=180)
+    tokens, together = replace(curve, unit="tokens"), replace(curve, synchronous=True)
+    rounds = replace(curve, steps_per_round=np.array([1, 1, 2]))
+    n = np.arange(1, 4)
+    for shown, work, seconds in (
+        (curve, {"epochs": 5}, 100 / np.array(rates)), (curve, {"examples": 900}, 100 / np.array(rates)),
+        (tokens, {"tokens": 900}, 100 / np.array(rates)), (tokens, {"epochs": 5}, 100 / np.array(rates)),
+        (curve, {"steps": 100}, 100 * n / rates), (together, {"steps": 100}, 100 * n / rates),
+        (rounds, {"steps": 100}, 100 * np.array([1, 1, 2]) / rates),
+    ):  # fmt: skip
+        (choice,) = qm.plan(shown, price_per_node_hour=1.0, **work).choices
+        assert choice.time == pytest.approx(seconds[choice.workers - 1])
+        assert choice.workers == 1 + np.argmin(seconds * (n + 1))
+    plans = [qm.plan(one, steps=1e6, price_per_node_hour=1).notes()[0] for one in (curve, together)]
+    assert plans == ["1,000,000 steps of each worker to train", "1,000,000 iterations to train"]
+
+
+def test_a_duration_may_be_text_or_a_timedelta():
+    pandas = pytest.importorskip("pandas")
+    seconds = only(qm.plan(SATURATING, epochs=1, deadline=5400))
+    for deadline in ("90min", "1.5h", timedelta(minutes=90), pandas.Timedelta("90min")):
+        assert repr(only(qm.plan(SATURATING, epochs=1, deadline=deadline))) == repr(seconds)
+    assert seconds.goal == "smallest within 1.5 h"
+
+
+def test_the_recommendation_is_sure_and_the_point_estimate_stands_beside_it():
+    """3,600 steps in 1,800 s are 2 a second: 2.0 on two workers, with a lower end of 1.8; 2.61 on three."""
+    plan = qm.plan(SATURATING, epochs=1, deadline="30min")
+    assert (only(plan).workers, only(plan).workers_point, only(plan).probability) == (3, 2, 0.95)
+    said = "3 workers meet 30 min with 95 % probability, 2 workers by the point estimate: 20.7 min (18.8 to 23 min)"
+    assert plan.answer() == f"{said}; 90 % intervals"
+    assert plan.shown_rows()[0] == {
+        "goal": "smallest within 30 min", "workers": 3, "point estimate": 2, "time": "20.7 min (18.8 to 23 min)"
+    }  # fmt: skip
+    wide = replace(SATURATING, confidence=0.95)
+    assert "with 97.5 % probability" in qm.plan(wide, epochs=1, deadline="30min").answer()
+    last = qm.plan(SATURATING, throughput=40.5)  # 41 a second, of which the lower end is 36.9
+    assert (only(last).workers, only(last).probability) == (6, None)
+    assert last.answer() == "6 workers train at least 40.5 examples/s by the point estimate only"
+    assert last.notes()[0] == "at least 40.5 examples/s: no number of workers on the curve has 95 % probability"
+    paid = qm.plan(SATURATING, epochs=1, price_per_node_hour=2500, currency="EUR")
+    assert (
+        paid.answer()
+        == "3 workers cost least: 20.7 min (18.8 to 23 min), 3,448 EUR (3,135 to 3,831 EUR); 90 % intervals"
+    )
+    assert paid.shown_rows()[0]["cost (EUR)"] == "3,448"
+    assert "at 2,500 EUR per node and hour" in paid.caption()
+
+
+def test_machines_are_whole_nodes():
+    X = 64 * np.arange(1, 65) / (64 + np.arange(1, 65))
+    curve = qm.ThroughputCurve(
+        np.arange(1, 65), X, 0.95 * X, 1.05 * X, single=X[0], workers_per_node=8, parameter_servers=0, dataset_size=3600
+    )  # fmt: skip
+    for deadline, workers, nodes in ((220, 24, 3), (3600 / 0.95 / X[23], 24, 3), (3600 / X[23], 32, 4), (1500, 3, 1)):
+        choice = only(plan := qm.plan(curve, epochs=1, deadline=deadline))
+        assert (choice.workers, choice.nodes) == (workers, nodes)
+        row = plan.shown_rows()[0]
+        assert (row["nodes"], row["GPUs"]) == (nodes, workers)
+        assert plan.answer().startswith(f"{nodes} node")
+    assert plan.answer().startswith("1 node (3 GPUs) meets 25 min with 95 % probability")
+    with pytest.raises(
+        qm.ModelError, match=r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
+    ):
+        qm.plan(spaced([1.0, 2.0], spread=[0.1], each=8, start=9), throughput=1)
 
 
 def test_the_largest_number_is_open_below_where_the_slower_end_has_no_answer():
     # efficiencies on the lower end: 0.9 at two workers, and less beyond; that of one is 1 by definition
     choice = only(qm.plan(SATURATING, min_efficiency=0.95))
-    assert (choice.workers_low, choice.workers, choice.workers_high) == (1, 3, 4)
+    assert (choice.workers_low, choice.workers, choice.workers_point, choice.workers_high) == (1, 1, 3, 4)
     row = qm.plan(SATURATING, min_marginal_speedup=0.95).to_rows()[0]
     assert row["workers_interval"] == "? to 3"
     steep = only(qm.plan(SATURATING, min_marginal_speedup=0.95))
@@ -88,15 +220,18 @@ def test_a_goal_that_is_not_met_says_what_it_would_need():
     plan = qm.plan(SATURATING, epochs=100, **goals)
     assert plan.choices[0].workers is None
     said = plan.caption()
-    assert "within 12 h is not met: 6 workers, the fastest on the curve, take 24.4 h; it needs 2.03 times" in said
-    assert "a budget of 50 is not met: 3 workers, the cheapest on the curve, cost 138" in said
-    assert "82 examples/s are not reached: 6 workers, the fastest on the curve, process 41" in said
+    assert (
+        plan.answer() == "within 12 h is not met: 6 workers come nearest, to 24.4 h; it needs 2.03 times the throughput"
+    )
+    assert said.count("within 12 h is not met") == 1
+    assert "a budget of 50 is not met: 3 workers come nearest, to 138" in said
+    assert "at least 82 examples/s is not met: 6 workers come nearest, to 41 examples/s; it needs 2 times" in said
     assert not qm.plan(SATURATING, epochs=1, deadline=12 * 3600).remarks
 
 
 def test_rows_and_json():
     plan = qm.plan(SATURATING, epochs=10, deadline=1.0, min_efficiency=0.9)
-    assert [row["workers"] for row in plan.to_rows()] == [None, 4]
+    assert [row["workers"] for row in plan.to_rows()] == [None, 2]
     assert json.loads(plan.to_json())["choices"][0]["workers"] is None
     assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
     assert "intervals of 90 %" in repr(plan)
@@ -114,7 +249,7 @@ BAD = [
         (1e300, "plan: epochs must be at most 1e\\+09"))),
     *((WITH_EPOCHS | {"deadline": deadline}, said) for deadline, said in (
         (-1, "deadline"), (1e300, "plan: deadline must be at most"),
-        ("3h", "plan: deadline must be finite and > 0, got '3h'"))),
+        ("3", "plan: deadline: duration '3' has no unit; write 3h, 3min or 3s"))),
     *((WITH_EPOCHS | {"dataset_size": size}, said) for size, said in (
         (0, "dataset_size"), (10**400, "dataset_size must be at most"),
         (1e6, "dataset_size must be a whole number"), (math.nan, "dataset_size must be a whole number"))),
@@ -122,13 +257,24 @@ BAD = [
       for price in (math.inf, math.nan, 1e300)),
     ({"min_efficiency": 1.5}, "min_efficiency"), ({"min_efficiency": math.nan}, "min_efficiency"),
     ({"min_marginal_speedup": 0}, "min_marginal_speedup"),
+    ({"epochs": 1, "steps": 2, "deadline": 3}, "plan: epochs and steps exclude each other; give one of epochs, steps"),
+    ({"tokens": 1, "deadline": 3}, "plan: the curve counts examples, not tokens; give examples or steps"),
+    ({"examples": 1e16, "deadline": 3}, "plan: examples must be at most"),
+    ({"epochs": 1, "deadline": 3, "currency": 7}, "plan: currency: name must be a text"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD)
 def test_bad_questions_are_one_clear_line(arguments, message):
-    with pytest.raises(qm.ModelError, match=message):
+    with pytest.raises(qm.ModelError, match=rf"\A.*{message}.*\Z"):
         qm.plan(SATURATING, **arguments)
+    for name in ("epochs", "examples", "tokens"):
+        with pytest.raises(
+            qm.ModelError, match=rf"\Aplan: {name} needs batch_size, .*; give it to predict, or .* steps"
+        ):
+            qm.plan(replace(SATURATING, unit=""), deadline=3, **{name: 1})
+    with pytest.raises(qm.ModelError, match=r"\Aplan: the curve counts tokens, not examples; give tokens or steps\Z"):
+        qm.plan(replace(SATURATING, unit="tokens"), deadline=3, examples=1)
     with pytest.raises(qm.ModelError, match="curve must be a ThroughputCurve, got Profile; predict gives one"):
         qm.plan(example_profile("alexnet-60"), throughput=1)
 

@@ -63,7 +63,8 @@ def off(page, curve):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_page_has_pythons_curves_within_one_percent(browser, folder, name):
     model, path, rng = MODELS[name](), folder / "page.html", np.random.default_rng(1)
-    model.throughput(range(1, 33)).report(path, epochs=2, dataset_size=10_000)
+    predicted = model.throughput(range(1, 33))
+    predicted.report(path, **({"epochs": 2, "dataset_size": 10_000} if predicted.unit else {"steps": 2500}))
     assert len(path.read_bytes()) < 300_000
     browser.open(path)
     controls = browser.run("return data.controls")
@@ -76,7 +77,7 @@ def test_the_page_has_pythons_curves_within_one_percent(browser, folder, name):
         changes = {key: value for key, value in case.items() if value != own[key]}
         curve = model.what_if(**changes).throughput(range(1, 33))
         worst.append(off(page["curve"], curve))
-        assert page["now"]["time"] == pytest.approx(20_000 / curve.examples_per_second[7], rel=0.01)
+        assert page["now"]["time"] == pytest.approx(20_000 / curve.examples_per_second[7], rel=0.01)  # 2500 steps of 8
         if "bandwidth" in changes:
             more = changes | {"bandwidth": 1.1 * changes["bandwidth"]}
             faster += off(page["curve"], model.what_if(**more).throughput(range(1, 33))) > 0.02
@@ -85,18 +86,47 @@ def test_the_page_has_pythons_curves_within_one_percent(browser, folder, name):
     assert faster >= 5 or "bandwidth" not in own  # a change of a tenth is noticed
 
 
-def test_the_plan_is_pythons(browser, whole):
-    path, curve = whole
+def of_nodes(unit, steps_per_round=()):
+    """Nodes of 8 GPUs, of which some counts fill none."""
+    n = np.array([4, 8, 12, 16, 20, 24, 32, 40, 64])
+    X = 64 * n / (40 + n)
+    return qm.ThroughputCurve(
+        n, X, 0.93 * X, 1.06 * X, single=X[1] / 8, base_workers=8, workers_per_node=8, parameter_servers=0, unit=unit,
+        batch_size=4096 if unit else 1, synchronous=True, steps_per_round=np.array(steps_per_round),
+    )  # fmt: skip
+
+
+BOUGHT = {"tokens": 2e10, "price_per_node_hour": 25.0}
+ASKED = [
+    (None, {**QUESTIONS, "dataset_size": 50_000, "budget": 300.0, "min_efficiency": 0.4}),
+    (None, {"steps": 2e5, "deadline": 30 * 3600.0, "price_per_node_hour": 1.0, "min_efficiency": 0.9}),
+    (of_nodes("tokens"), BOUGHT | {"deadline": 2e5, "budget": 2000.0, "currency": "EUR", "min_efficiency": 0.6}),
+    (of_nodes("tokens"), BOUGHT | {"deadline": 5e4, "budget": 900.0, "min_efficiency": 1}),
+    (of_nodes("", range(4, 22, 2)), {"steps": 5e4, "deadline": 5400.0, "price_per_node_hour": 300.0}),
+    *((of_nodes("examples"), {"examples": 4096 * 3600.0 * per, "deadline": 3600.0}) for per in (20, 30.2, 36.7, 37)),
+]
+
+
+@pytest.mark.parametrize(("other", "asked"), ASKED)
+def test_the_plan_is_pythons(browser, whole, folder, other, asked):
+    path, curve = (folder / "plan.html", other) if other else whole
+    if other:
+        curve.report(path, **asked)
     browser.open(path)
-    asked = {**QUESTIONS, "dataset_size": 50_000, "budget": 300.0, "min_efficiency": 0.4}
     shown = browser.run("return planWorkers(curveOf(start), arguments[0])", asked)
-    for one, choice in zip(shown, qm.plan(curve, **asked).choices, strict=True):
-        assert (one["workers"], one["workers_low"], one["workers_high"]) == (
-            choice.workers, choice.workers_low, choice.workers_high,
-        )  # fmt: skip
-        for name in ("time", "time_low", "time_high", "cost", "cost_low", "cost_high"):
+    plan = qm.plan(curve, **asked)
+    assert shown[0]["answer"] == plan.answer()
+    for one, choice in zip(shown, plan.choices, strict=True):
+        for name in ("goal", "workers", "workers_point", "workers_low", "workers_high", "nodes"):
+            assert one[name] == getattr(choice, name)
+        for name in ("time", "time_low", "time_high", "cost", "cost_low", "cost_high", "probability"):
             value = getattr(choice, name)
-            assert one[name] == (None if math.isnan(value) else pytest.approx(value, rel=1e-12))
+            assert one[name] == (None if value is None or math.isnan(value) else pytest.approx(value, rel=1e-12))
+    if other:
+        assert plan.answer() in text(browser, "recommendation")
+        assert ("cost (EUR)" in text(browser, "plan")) is ("currency" in asked)
+        assert browser.run("return settings.workers") in (4, 8, 16, 24, 32, 40, 64)
+        assert browser.complaints() == []
 
 
 def test_it_opens_without_requests_and_everything_has_a_name_every_picture_a_table(browser, whole):
