@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import os
 import re
 import shutil
 import sys
@@ -153,7 +154,7 @@ SECTIONS = {
     "Goal": ("deadline", "chance", "price_per_node_hour", "budget", "throughput", "target_loss", "min_efficiency",
              "min_marginal_speedup", "instances"),
     "Simulation": ("method", "steps", "seeds", "seed", "replications", "warmup", "n_jobs", "backend", "arrivals"),
-    "Output": ("output", "output_format", "confidence", "plot", "report", "records", "shown", "trace"),
+    "Output": ("output", "output_format", "explain", "confidence", "plot", "report", "records", "shown", "trace"),
     OTHER: (),
 }  # fmt: skip
 
@@ -253,6 +254,11 @@ def together(*options: Decorator) -> Decorator:
 format_option = one_of(
     "--format output_format", ["table", "json", "csv"], "Format.", default="table", show_default=True
 )
+#: The format, and how much a table says.
+OUTPUT = together(
+    format_option,
+    option("--explain", None, "Print every note, not the first three.", is_flag=True, common=False),
+)
 
 #: Defaults.
 UNLESS_GIVEN = {
@@ -344,6 +350,7 @@ class Table(Result):
     shown: Rows | None = None
     digits: int = 4
     says: str = ""
+    remarks: Sequence[str] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         return list(self.rows)
@@ -357,8 +364,12 @@ class Table(Result):
     def caption(self) -> str:
         return self.says
 
+    def notes(self) -> list[str]:
+        return list(self.remarks)
 
-def show(result: Result, output_format: str) -> None:
+
+def show(result: Result, output_format: str, *, explain: bool = False) -> None:
+    """Print a result; on a terminal, unless NO_COLOR is set, its answer in bold and its notes dim."""
     if output_format == "json":
         click.echo(result.to_json())
     elif output_format == "csv":
@@ -368,7 +379,10 @@ def show(result: Result, output_format: str) -> None:
         writer.writerows(rows)
         click.echo(text.getvalue(), nl=False)
     else:
-        click.echo(result.to_text(shutil.get_terminal_size((COLUMNS, 0)).columns))
+        width = shutil.get_terminal_size((COLUMNS, 0)).columns
+        answer, tables, notes = result.paragraphs(width, explain=explain, how="--explain")
+        parts = [answer and click.style(answer, bold=True), tables, notes and click.style(notes, dim=True)]
+        click.echo("\n".join(filter(None, parts)), color=False if os.environ.get("NO_COLOR") else None)
 
 
 def show_profile(profile: Profile, output_format: str) -> None:

@@ -48,8 +48,8 @@ def require_batch_size(question: dict[str, Any]) -> None:
 @ask.FORM
 @ask.MEASUREMENTS
 @ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
-@ask.format_option
-def fit_command(output_format: str, **options: Any) -> None:
+@ask.OUTPUT
+def fit_command(output_format: str, explain: bool, **options: Any) -> None:
     """Fit a profile: each parameter with its standard error, its origin, and whether it is identified.
 
     PROFILE is what predict takes.
@@ -61,14 +61,14 @@ def fit_command(output_format: str, **options: Any) -> None:
       queuemodel fit throughputs.csv --strategy all-reduce
     """
     data, besides = measured_of(options)
-    ask.show(fit(data, throughputs=as_throughputs(besides), **options), output_format)
+    ask.show(fit(data, throughputs=as_throughputs(besides), **options), output_format, explain=explain)
 
 
 @ask.command()
 @ask.PREDICTION
-@ask.format_option
+@ask.OUTPUT
 @ask.option("--plot", ask.FILE, "Draw the curve (.png, .svg, .pdf).")
-def predict_command(output_format: str, plot: str | None, **options: Any) -> None:
+def predict_command(output_format: str, explain: bool, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
     PROFILE is a profile's JSON, or a CSV with the columns workers and steps_per_second (of all workers),
@@ -88,7 +88,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
     curve = predict(**question_of(options))
     if plot is not None:
         save_figure(curve.plot(), plot)
-    ask.show(curve, output_format)
+    ask.show(curve, output_format, explain=explain)
 
 
 @ask.command()
@@ -99,8 +99,8 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
 @ask.option("--instances", ask.FILE,
             "CSV of machine types and prices, to choose from.", common=False)  # fmt: skip
-@ask.format_option
-def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
+@ask.OUTPUT
+def plan_command(output_format: str, explain: bool, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
 
     The exit status is 3 where a goal is not met.
@@ -122,13 +122,13 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
         require_batch_size(question)
     if instances is not None:
         offers = plan_instances(instances=read_instances(instances), **question, **goal)
-        ask.show(offers, output_format)
+        ask.show(offers, output_format, explain=explain)
         unmet = offers.cheapest is None
     else:
         if all(value is None for name, value in (goal | others).items() if name not in ("epochs", "dataset_size")):
             raise click.UsageError("give a goal, like --deadline, --price, --throughput or --min-efficiency")
         planned = plan(predict(**question), **goal, **others)
-        ask.show(planned, output_format)
+        ask.show(planned, output_format, explain=explain)
         unmet = any(choice.workers is None for choice in planned.choices)
     if unmet:
         raise click.exceptions.Exit(3)

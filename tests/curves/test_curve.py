@@ -75,7 +75,7 @@ def test_every_field_of_rows_and_of_json_is_that_of_the_curve(rounds, synchronou
     per = X / rounds if rounds else X / N
     lists = {"workers": N, "steps_per_second": X, "lower": 0.8 * X, "upper": 1.3 * X, "examples_per_second": 11 * X}
     lists |= {"speedup": X / 1.7, "efficiency": X / (1.7 * N)}
-    lists |= {"rounds_per_second": per} if rounds or synchronous else {}
+    lists |= {"iterations_per_second": per} if rounds or synchronous else {}
     whole = {name: pytest.approx(values.tolist()) for name, values in lists.items()}
     for name, values in each.items():
         whole[name] = {"a": values[:, 0].tolist(), "b": values[:, 1].tolist()}

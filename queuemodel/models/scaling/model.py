@@ -166,7 +166,7 @@ class ScalingModel(Model):
     @property
     def note(self) -> str:
         """See `Model`."""
-        return "; ".join(self.notes)
+        return "; ".join(self.clauses)
 
     def caption(self) -> str:
         """What was measured, and what the fit does not determine."""
@@ -249,7 +249,7 @@ class ScalingModel(Model):
         return tuple(found)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def clauses(self) -> tuple[str, ...]:
         """What measurements leave open, or contradict, a clause each."""
         found = []
         for m, off in self.misfits:
