@@ -264,15 +264,19 @@ OUTPUT = together(
 UNLESS_GIVEN = {
     "strategy": "as recorded; of throughputs alone async-ps", "form": "links", "scheme": "as recorded",
     "collective": "of the recorded library", "bucket_bytes": "as recorded, or of the scheme", "latency": "as fitted",
-    "transfer_order": "tensorflow", "sharding": "round-robin",
-    **dict.fromkeys(("accelerator_speed", "accumulation", "ranks_per_node"), "1"),
+    "transfer_order": "tensorflow", "sharding": "round-robin", "ranks_per_node": "1, or as in the table",
+    **dict.fromkeys(("accelerator_speed", "accumulation"), "1"),
     **dict.fromkeys(("parameter_servers", "bandwidth", "batch_size", "congestion_control", "buffer"), "as recorded"),
 }  # fmt: skip
 
 
+#: Options that have two names: ranks are GPUs.
+ALSO = {"ranks_per_node": "--gpus-per-node "}
+
+
 def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
-    kind, flag, field = KINDS[name], f"--{name.replace('_', '-')}", FIELDS[name].metadata
+    kind, flag, field = KINDS[name], f"{ALSO.get(name, '')}--{name.replace('_', '-')} {name}", FIELDS[name].metadata
     words, where = field["help"], {"section": field["section"], "common": field["common"]}
     where["show_default"] = UNLESS_GIVEN.get(name, False)
     if kind.names:
@@ -303,7 +307,7 @@ METHOD = one_of(
 MEASUREMENTS = together(
     option("--throughputs", FILE, "Further measurements: a CSV, or a profile of several workers; may be repeated.",
            multiple=True, common=False),
-    option("--measured", RUNS, "A further measurement, like 4=1.74; may be repeated.", multiple=True, common=False),
+    option("--measured", RUNS, "A further measurement, like 4=1.74; may be repeated.", multiple=True),
 )  # fmt: skip
 
 INTERVALS = together(
@@ -315,8 +319,7 @@ INTERVALS = together(
 PREDICTION = together(
     PROFILE,
     option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
-    STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, options("placements"), ROUNDS, SIMULATION,
-    NETWORK, INTERVALS,
+    STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, ROUNDS, SIMULATION, NETWORK, INTERVALS,
 )  # fmt: skip
 
 #: What a number of workers is chosen for.

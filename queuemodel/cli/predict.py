@@ -11,6 +11,7 @@ from ..base.drawing import FORMATS, save_figure
 from ..curves.measuring import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
+from ..models.model import on_nodes
 from ..models.predict import fit, load, measured_besides, predict
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
@@ -30,6 +31,8 @@ def question_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `PREDICTION` as arguments of `predict`."""
     data, besides = measured_of(options)
     known = ask.specified(options, max(options["workers"]))
+    if on_nodes(data) and "ranks_per_node" in known:
+        known["gpus_per_node"] = known.pop("ranks_per_node")  # other nodes than those of the table
     return {"data": data, "throughputs": besides, "progress": ask.watched(), **known}
 
 
@@ -79,7 +82,6 @@ def predict_command(output_format: str, explain: bool, plot: str | None, **optio
     Examples:
       queuemodel predict profile.json --workers 1:32 --plot curve.png
       queuemodel predict profile.json --parameter-servers 2 --bandwidth 10Gbit/s
-      queuemodel predict profile.json --transfer-order tic --worker-speeds 1*3,0.5
       queuemodel predict profile.json --measured 4=1.74 --format json
       queuemodel predict throughputs.csv --strategy all-reduce --workers 1:16
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
@@ -98,7 +100,7 @@ def predict_command(output_format: str, explain: bool, plot: str | None, **optio
             common=False)  # fmt: skip
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples per second.", common=False)
 @ask.option("--instances", ask.FILE,
-            "CSV of machine types and prices, to choose from.", common=False)  # fmt: skip
+            "CSV of machine types and prices, to choose from.")  # fmt: skip
 @ask.OUTPUT
 def plan_command(output_format: str, explain: bool, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.

@@ -349,14 +349,7 @@ class ThroughputCurve(Result):
 
     def caption(self) -> str:
         """How it was predicted, its uncertainty, and what to measure next."""
-        following = next_measurement(self) if of_asynchronous_workers(self) else None
-        return "; ".join(
-            [
-                *filter(None, [self.assumption]),
-                self.basis,
-                *([following.caption()] if following and following.workers else []),
-            ]
-        )
+        return "; ".join(filter(None, [self.assumption, self.basis, self._narrowing]))
 
     @property
     def basis(self) -> str:
@@ -391,8 +384,3 @@ def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     if any(a >= b for a, b in itertools.pairwise(counts)):
         raise ModelError(f"workers must increase, got {workers!r}")
     return np.array(counts, dtype=int)
-
-
-def of_asynchronous_workers(curve: ThroughputCurve) -> bool:
-    """Whether a curve is of asynchronous workers on parameter servers."""
-    return bool(curve.stations) and curve.asynchronous and not curve.in_rounds

@@ -179,7 +179,7 @@ class Scenario:
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
     )
-    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
+    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
     nodes_per_rack: int | None = _ask(
         "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)

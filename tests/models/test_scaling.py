@@ -238,7 +238,7 @@ def test_saturation_is_measured_where_it_shows():
     assert of(model, "demand").identified
     assert of(model, "demand").value == pytest.approx(1 / 11, rel=0.08)
     assert np.median(model.saturation_workers) == pytest.approx(5.5, rel=0.1)
-    assert not model.notes
+    assert not model.clauses
 
 
 # Laws.
