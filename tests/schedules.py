@@ -142,6 +142,23 @@ def schedule(algorithm, nodes, *, blocks=16, depth=0):
             return placed(algorithm, n, blocks)
 
 
+def part(kind, algorithm, nodes):
+    """A reduce-scatter or an all-gather, and the pieces that each node has the sum of after the first of them."""
+    whole, n = schedule(algorithm, nodes), nodes
+    p = n if isinstance(algorithm, qc.Ring) else 1 << (n.bit_length() - 1)
+    fold = p < n
+    half = [n - 1, p.bit_length() - 1 + fold][isinstance(algorithm, qc.HalvingDoubling)]
+    rounds = whole.rounds[:half] if kind == "reduce-scatter" else whole.rounds[half:]
+    if not fold:
+        return whole._replace(rounds=rounds)
+    halves = whole._replace(sizes=[size / 2 for size in whole.sizes for _ in (0, 1)], result=2 * p)
+    rounds = [[t._replace(pieces=[2 * i + k for i in t.pieces for k in (0, 1)]) for t in one] for one in rounds]
+    pairs = [(2 * i, 2 * i + 1, [2 * i + 1]) for i in range(n - p)]  # a neighbour has half of the piece
+    if kind == "reduce-scatter":
+        return halves._replace(rounds=[*rounds, [Transfer(a, b, pieces, False) for a, b, pieces in pairs]])
+    return halves._replace(rounds=[[Transfer(b, a, pieces, False) for a, b, pieces in pairs], *rounds])
+
+
 def level(parents, node):
     return 0 if parents[node] is None else 1 + level(parents, parents[node])
 

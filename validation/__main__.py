@@ -40,6 +40,7 @@ from .series import (
     series_folders,
     untraced_folders,
 )
+from .sharded import sharded_section
 from .testbed.recordings import unpacked
 from .untold import untold, untold_section
 
@@ -179,7 +180,12 @@ def main() -> int:
         waiting, later = half_synchronous(untraced_folders()), half_synchronous(in_between_folders())
         taught = by_method("half-synchronous", [*waiting, *later])
         held = {name: waiting_errors(own) for name, own in taught.items()}
-        sections = [floor_section(floors), half_synchronous_section(waiting, table), blind_section(table)]
+        sections = [
+            floor_section(floors),
+            sharded_section(),
+            half_synchronous_section(waiting, table),
+            blind_section(table),
+        ]
         sections += [intervals_section(groups | real, errors, held), untold_section(hidden)]
         ways = {folder.name: learned(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")}
         sections += [learned_section(ways), further_section()]

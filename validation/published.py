@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ PUBLISHED = HERE / "data" / "published_scaling.json"
 LATER = HERE / "data" / "later_scaling.json"
 CLOUD = HERE / "data" / "cloud_async_ps.json"
 CLUSTERS = HERE / "data" / "clusters.json"
+SHARDED = HERE / "data" / "sharded_scaling.json"
 KINDS: dict[str, Strategy] = {"async PS": "async-ps", "sync PS": "sync-ps", "all-reduce": "all-reduce"}
 
 #: Cloud series are fitted on this many workers at most, and judged on more.
@@ -131,6 +133,33 @@ def clusters() -> list[Scaling]:
         Scaling(re.split("[@ ]", one["source"])[0], one["id"], "all-reduce", *np.array(one["points"], dtype=float).T)
         for one in json.loads(CLUSTERS.read_text())["series"]
     ]
+
+
+def sharded() -> list[dict[str, Any]]:
+    """Jobs that shard their parameters: source, name, kind, number of parameters, and measurements.
+
+    With tensor parallelism in each node, a node is a worker.
+    """
+    found = []
+    for one in json.loads(SHARDED.read_text())["series"]:
+        if not one["doubt"]:
+            g, together = one["gpus_per_node"], one["gpus_per_node"] if one["strategy"].startswith("TP") else 1
+            batch = one["batch_per_gpu"] * together * (one["sequence_length"] if one["unit"] == "tokens/s" else 1)
+            rows = tuple(
+                Measurement(workers=n // together, nodes=max(n // g, 1), batch_size=batch, steps_per_second=x / batch)
+                for n, x in one["points"]
+            )
+            kind = "hsdp" if one["strategy"].startswith("HYBRID") else "fsdp"
+            found.append(
+                {
+                    "source": one["source"],
+                    "name": one["id"],
+                    "kind": kind,
+                    "parameters": one["parameters"],
+                    "rows": rows,
+                }
+            )
+    return found
 
 
 def applications() -> dict[str, list[Measurement]]:

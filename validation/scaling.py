@@ -17,19 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 import queuemodel.models.scaling
 from queuemodel.base.files import write_atomically
 from queuemodel.models.scaling import Prior, ScalingModel, Sizes, fit_scaling
+from queuemodel.models.scaling.model import Strategy
 from queuemodel.models.scaling.prior import EXPONENTS, Kind
 from queuemodel.profile.measurements import Measurement
+from queuemodel.profile.scenario import SHARDED
 
-from .published import Scaling, cloud, clusters, far_of, full_nodes, jobs, published, testbed
+from .published import Scaling, cloud, clusters, far_of, full_nodes, jobs, published, sharded, testbed
 
 FILE = Path(queuemodel.models.scaling.__file__).parent / "prior.toml"
 CLUSTERS = "data-parallel, clusters of one worker per node"
+BESIDE = "other models of the cluster known"
 KINDS: tuple[Kind, ...] = ("all-reduce", "sync-ps", "sparse gradients", "async-ps")
 
 #: Mean and spread of transformed parameters before anything is learnt. The spread of the reduction between nodes stays
@@ -63,9 +67,16 @@ class Table:
     judged: tuple[Measurement, ...] = ()
     parameter_bytes: float | None = None
     link: float | None = None
+    parameters: int | None = None
+    beside: tuple[Table, ...] = ()
 
     def fit(self, prior: Prior) -> ScalingModel:
-        """The model with a prior."""
+        """The model with a prior, and with what other jobs of the cluster show."""
+        if self.kind in SHARDED:
+            for other in self.beside:
+                prior = replace(prior, cluster=other.fit(prior).cluster)
+            prior = Prior.sharded(self.kind, parameters=self.parameters, cluster=prior.cluster)
+            return fit_scaling(self.fitted, strategy=cast("Strategy", self.kind), prior=prior)
         strategy = "all-reduce" if self.kind == "sparse gradients" else self.kind
         prior = replace(prior, bytes=self.parameter_bytes, link=self.link)
         return fit_scaling(self.fitted, strategy=strategy, prior=prior)
@@ -95,6 +106,32 @@ def of_placements(row: str, key: tuple[str, str], *, most_nodes: int = 2, sizes:
     judged = tuple(p for p in points if (p.nodes or 0) > most_nodes and id(p) in far)
     fitted = tuple(p for p in points if (p.nodes or 0) <= most_nodes)
     return Table(row, key[0].split(",")[0], key[1], "all-reduce", fitted, judged)
+
+
+def of_shards(
+    row: str,
+    at: Callable[[float], bool] = lambda _: True,
+    *,
+    fitted: int = 2,
+    known: bool = True,
+    beside: bool = False,
+    kind: Kind | None = None,
+) -> list[Table]:
+    """Jobs of `sharded` from their smallest groups, on nodes ``at`` (times those of the second group).
+
+    ``known`` are parameters, ``beside`` tables of other models on the cluster.
+    """
+    every = [
+        Table(row, j["source"], j["name"], kind or j["kind"], j["rows"], parameters=j["parameters"] if known else None)
+        for j in sharded()
+    ]
+    found = []
+    for one in every:
+        second = one.fitted[1].nodes or 1
+        judged = tuple(m for m in one.fitted[fitted:] if at((m.nodes or 1) / second))
+        others = tuple(t for t in every if t.source == one.source and t.parameters != one.parameters)
+        found.append(replace(one, fitted=one.fitted[:fitted], judged=judged, beside=others if beside else ()))
+    return [t for t in found if t.beside or not beside]
 
 
 def measured_placements() -> list[tuple[str, str]]:
@@ -133,6 +170,8 @@ def _posterior(index: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 @cache
 def learn(kind: Kind, without: str = "") -> Prior:
     """The prior of a kind: maxima of the sources' likelihood, by expectation maximization over weighted draws."""
+    if kind in SHARDED:
+        return Prior.of(kind)  # assumed
     own = [i for i, table in enumerate(teaching()) if table.kind == kind and table.source != without]
     sources = Counter(teaching()[i].source for i in own)
     weight = np.array([1.0 / sources[teaching()[i].source] for i in own])
@@ -285,8 +324,14 @@ def tables() -> tuple[Table, ...]:
     found = [of_series(row, job, known=known) for row, own, known in rows for job in own]
     for row, known in (("async-ps, from 1 to 4 workers", False), ("async-ps, from 1 to 4 workers, known", True)):
         found += [of_series(row, job, fitted=int((job.nodes <= 4).sum()), known=known) for job in [*free, *testbed()]]
+    for row, at in (("to 4 times the second group", lambda times: times <= 4), ("beyond", lambda times: times > 4)):
+        found += of_shards(f"sharded, {row}", at)
+        found += of_shards(f"sharded, {row}, parameters unknown", at, known=False)
+        found += of_shards(f"sharded, {row}, as all-reduce", at, kind="all-reduce")
+        found += of_shards(f"sharded, {row}, {BESIDE}", at, beside=True)
+    found += of_shards(f"sharded, from one group, {BESIDE}", fitted=1, beside=True)
     found += [of_placements(f"placements, {key[0].split(',')[0]}", key) for key in measured_placements()]
-    return tuple(t for t in found if t.judged and len(t.fitted) > 1)
+    return tuple(t for t in found if t.judged and (t.beside or len(t.fitted) > 1))
 
 
 @cache
@@ -305,6 +350,21 @@ def further(rows: Sequence[str]) -> Iterator[tuple[str, int, float, float]]:
             longer = [(t, m) for t, m in zip(kinds, own, strict=True) if len(m) > k + 1]
             errors = [[judge(replace(t, fitted=m[:j], judged=m[k + 1 :])).error for t, m in longer] for j in (k, k + 1)]
             yield source, k, *map(float, np.mean(errors, axis=1))  # type: ignore[misc]
+
+
+def knees(tables: Sequence[Table]) -> tuple[float, float, int]:
+    """Shares of sharded jobs with a measured knee whose predicted one is within a factor of 1.5, or covered."""
+    found = []
+    for table in tables:
+        rows = [*table.fitted, *table.judged]
+        nodes, rate = np.log([[m.nodes or 1, 1.0 / m.step_time] for m in rows]).T
+        lost = rate - np.maximum.accumulate(rate) - np.log(0.9)
+        if after := int(np.argmax(lost < 0)):
+            measured = np.exp(np.interp(0.0, lost[after - 1 : after + 1][::-1], nodes[after - 1 : after + 1][::-1]))
+            low, knee, high = np.quantile(table.fit(learn(table.kind, table.source)).knee, [0.05, 0.5, 0.95])
+            found.append((max(knee / measured, measured / knee) <= 1.5, low <= measured <= high))
+    near, inside = map(float, np.mean(found, axis=0))
+    return near, inside, len(found)
 
 
 SECTION = """## Tables, on sources that the prior was not learnt from
@@ -332,6 +392,9 @@ def scaling_section() -> str:
         laws = " | ".join(f"{np.nanmean([by_law(law, one.table) for one in found]):.1%}" for law in LAWS)
         text += f"| {row} | {len(found)} | {errors.mean():.1%} | {by_source:.1%} | {np.median(errors):.1%} | "
         text += f"{inside:.0%} | {width:.2f} | {laws} |\n"
+    for named, beside in (("", False), (f", {BESIDE}", True)):
+        near, inside, count = knees(of_shards("", beside=beside))
+        text += f"\nKnees of {count} sharded jobs{named}: {near:.0%} within a factor of 1.5, {inside:.0%} covered.\n"
     steps = list(further([CLUSTERS, "all-reduce, published", "sync-ps", "async-ps, cloud and published"]))
     worse = [step for step in steps if step[3] > step[2]]
     named = "; ".join(f"{source}, {k} to {k + 1}: {a:.1%} to {b:.1%}" for source, k, a, b in worse)

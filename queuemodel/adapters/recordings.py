@@ -178,6 +178,7 @@ class RankTrace:
     tensors: int = 0  # How many gradients a round has, also where their sizes are not known
     sent: int = 0  # Bytes of gradients that it hands over, where not recorded otherwise
     ignored: Mapping[str, int] = field(default_factory=dict)  # How much of what was passed over
+    members: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # Ranks of its process groups
 
 
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:

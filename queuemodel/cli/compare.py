@@ -14,17 +14,24 @@ from ..base.results import Result
 from ..curves.convergence import fit_convergence, read_convergence
 from ..models.predict import load
 from ..profile.profile import Profile
-from ..profile.scenario import CALLED
+from ..profile.scenario import CALLED, SHARDED
 from ..report import SUFFIXES
 from ..sgd import KINDS, NAMES, compare, plan_strategies, plot_time_to_target
 from . import options as ask
+
+#: How else the compared strategies are called; none shards its parameters.
+SYNONYMS = {
+    name: "sync" if meant == "all-reduce" else meant
+    for name, meant in CALLED.items()
+    if not any(sharded in meant for sharded in SHARDED)
+} | {"sync-ps": "sync", "all-reduce": "sync"}
 
 
 @ask.command()
 @ask.PROFILE
 @ask.option("--workers", ask.WORKERS, "Numbers of workers, like 8, 1:8 or 2,4,8.", default="8", show_default=True)
 @ask.one_of("--strategy", NAMES, "Strategies to compare; may be repeated.",
-            CALLED | dict.fromkeys(("sync-ps", "all-reduce", "ddp"), "sync"), multiple=True,
+            SYNONYMS, multiple=True,
             show_default="all that the profiled machines can run")  # fmt: skip
 @ask.one_of("--problem", KINDS, "Convex or neural problem to train instead of the job.")
 @ask.option("--convergence", ask.FILE,

@@ -295,7 +295,7 @@ def options(*groups: str) -> Decorator:
 
 
 STRATEGY, FORM, RANKS_PER_NODE = options("job"), options("form"), asking("ranks_per_node")
-THROUGHPUTS, MACHINES, ROUNDS = options("throughputs"), options("machines"), options("rounds")
+THROUGHPUTS, MACHINES, ROUNDS = options("throughputs"), options("machines"), options("rounds", "sharded")
 SIMULATION, NETWORK = options("simulation"), options("network")
 
 METHOD = one_of(

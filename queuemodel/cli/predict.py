@@ -16,6 +16,7 @@ from ..models.predict import fit, load, measured_besides, predict
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, Scenario
+from ..profile.synchronization import SYNCHRONIZATIONS
 from ..profile.throughputs import as_throughputs
 from ..report import SUFFIXES
 from . import options as ask
@@ -183,7 +184,7 @@ def report_command(output: str, shown: int | None, output_format: str, **options
     if isinstance(data, Profile):
         requested = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
         profile, _ = requested.on(data)
-        solved = requested.strategy != "all-reduce" and requested.synchronization.solvable
+        solved = (requested.strategy or "async-ps") in SYNCHRONIZATIONS and requested.synchronization.solvable
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
     curve = predict(**question)

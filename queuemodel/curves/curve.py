@@ -29,7 +29,11 @@ MOST_WORKERS = 10_000
 #: Clauses of a note in the order of their use: what is wrong with the data, or unusual, or assumed; all others follow.
 USES = [
     re.compile(words)
-    for words in (r"an outlier|does not fit|contradict|is the bandwidth right", r"off the fit", r"assumed|estimated")
+    for words in (
+        r"an outlier|does not fit|contradict|is the bandwidth right",
+        r"off the fit|off by up to",
+        r"assumed|estimated",
+    )
 ]
 
 
@@ -365,14 +369,12 @@ class ThroughputCurve(Result):
 
 
 def by_use(note: str) -> tuple[list[str], list[str]]:
-    """Clauses of a note that contradict the data, and all others; of many that are only unusual, the first counts."""
+    """Clauses of a note that contradict the data, and all others; of several that are only unusual, the first one."""
     clauses = [clause for clause in note.split("; ") if clause]
     wrong, unusual = ([clause for clause in clauses if words.search(clause)] for words in USES[:2])
     unusual = [clause for clause in unusual if clause not in wrong]
     others = [clause for clause in clauses if clause not in (*wrong, *unusual)]
-    if len(unusual) > 1:
-        return [*wrong, f"{unusual[0]}, like {counted(len(unusual) - 1, 'other')}"], [*others, *unusual[1:]]
-    return [*wrong, *unusual], others
+    return [*wrong, *unusual[:1]], [*others, *unusual[1:]]
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:

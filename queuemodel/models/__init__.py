@@ -2,6 +2,7 @@
 
 closed_network  steps on parameter servers, solved
 simulation      the same, simulated operation by operation
+sharded         rounds of sharded training
 rounds          rounds of data-parallel training
 scaling         tables of step times or rates by nodes and GPUs
 """
@@ -23,12 +24,13 @@ from .rounds import (
     simulate_rounds,
 )
 from .scaling import ScalingModel, fit_scaling
+from .sharded import ShardedModel, fit_shards
 from .simulation import trace_curve, trace_throughput
 
 __all__ = [
     "SCHEMES", "AllReduceModel", "Buckets", "FittedRounds", "Fusion", "Instance",
-    "InstancePlan", "ScalingModel", "SimulatedRounds", "Slices", "TrainingModel",
-    "curve_of", "fit", "fit_network", "fit_rounds", "fit_scaling", "load", "measured_besides",
+    "InstancePlan", "ScalingModel", "ShardedModel", "SimulatedRounds", "Slices", "TrainingModel",
+    "curve_of", "fit", "fit_network", "fit_rounds", "fit_scaling", "fit_shards", "load", "measured_besides",
     "order_statistic", "plan_instances", "plot_round", "predict", "read_instances", "round_time",
     "simulate", "simulate_rounds", "staleness", "trace_curve", "trace_throughput",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from ..curves.plan import Choice, plan
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
+from ..profile.synchronization import SYNCHRONIZATIONS
 from .predict import Data, PathName, as_data, load, predict
 
 
@@ -261,7 +262,7 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
         fields[name] = SETTINGS[name](text) if name in SETTINGS else KINDS[name](text, name)
     data = load(path)
     least = 1
-    if isinstance(data, Profile) and data.steps and fields.get("strategy") != "all-reduce":
+    if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:
         numbers = {name: value for name, value in fields.items() if name in ("strategy", *NUMBERS.values())}
         waiting = Scenario(**numbers).synchronization
         least = waiting.least_workers

@@ -32,8 +32,8 @@ NO_CHANGES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *of
 
 #: Fields of a scenario that differ from the machines of the data, and are not their description.
 CHANGED = (
-    *of_group("machines"), *of_group("shards"), *of_group("rounds"), "worker_bandwidth", "straggler_probability",
-    "straggler_slowdown",
+    *of_group("machines"), *of_group("shards"), *of_group("rounds"), *of_group("sharded"), "worker_bandwidth",
+    "straggler_probability", "straggler_slowdown",
 )  # fmt: skip
 
 

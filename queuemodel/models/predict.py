@@ -17,13 +17,13 @@ from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, NUMBERS, Scenario, of_group
+from ..profile.scenario import FIELDS, NUMBERS, SHARDED, Scenario, of_group
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
-from . import closed_network, rounds, scaling, simulation
+from . import closed_network, rounds, scaling, sharded, simulation
 from .closed_network import TrainingModel
 from .model import OTHER_DATA, Data, Kind, Model, on_nodes, strategy_of
 from .rounds import AllReduceModel, SimulatedRounds, simulate_rounds
@@ -31,13 +31,14 @@ from .scaling.table import KNOWN
 from .simulation import SimulationModel
 
 #: In order of preference.
-MODELS: tuple[Kind, ...] = (simulation, closed_network, rounds, scaling)
+MODELS: tuple[Kind, ...] = (sharded, simulation, closed_network, rounds, scaling)
 PathName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
 
 METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
-#: What all-reduce has not.
-OF_SERVERS = ("parameter_servers", "shards", "worker_speeds", *of_group("simulation"))
+#: Ways of training without servers; and what these have not.
+ON_NODES = ("all-reduce", *SHARDED)
+OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))
 
 
 def fit(
@@ -246,6 +247,8 @@ def simulate(
             raise ModelError(f"simulate: {next(iter(settings))} applies to recorded operations, not to all-reduce")
         model = cast("AllReduceModel", fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
+    if strategy in SHARDED:
+        raise ModelError(f"simulate: rounds of strategy {strategy!r} are not simulated; use `predict`")
     waiting = question.synchronization
     profile, question = question.on(profile)
     if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):
@@ -273,20 +276,24 @@ def require_answerable(data: Data, question: Scenario) -> str:
     """How the job trains; what belongs to other ways is refused."""
     strategy = strategy_of(data, question)
     alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
-    if on_nodes(data) and strategy != "all-reduce":
-        raise ModelError(f"a table of GPUs on nodes is of strategy 'all-reduce', not {strategy!r}")
-    if question.gpus_per_node is not None and not (alone and strategy == "all-reduce"):
-        raise ModelError("gpus_per_node applies to tables of step times or rates of 'all-reduce'")
+    if strategy in SHARDED and not (alone or getattr(data, "strategy", "")):
+        raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
+    if on_nodes(data) and strategy not in ON_NODES:
+        raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
+    if question.gpus_per_node is not None and not (alone and strategy in ON_NODES):
+        raise ModelError(f"gpus_per_node applies to tables of step times or rates of {', '.join(ON_NODES)}")
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
             raise ModelError(f"{name} applies to throughputs of {kinds} alone; leave it out")
     for name in question.specified:
         others = [way for way, has in NUMBERS.items() if has == name]
-        if name in of_group("rounds") and strategy != "all-reduce":
+        if name in of_group("rounds") and strategy not in ON_NODES:
             raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
-        if name in OF_SERVERS and strategy == "all-reduce":
-            raise ModelError(f"{name} applies to training on parameter servers, not to 'all-reduce'")
+        if name in of_group("sharded") and strategy not in SHARDED:
+            raise ModelError(f"{name} applies to strategy {', '.join(SHARDED)}, not {strategy!r}")
+        if name in OF_SERVERS and strategy in ON_NODES:
+            raise ModelError(f"{name} applies to training on parameter servers, not to {strategy!r}")
         if others and strategy not in others:
             raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")
     return strategy

@@ -137,6 +137,13 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                         f"cluster.parameter_servers, {servers}, got {operation.server}"
                     )
 
+    @property
+    def strategy(self) -> str:
+        """ "fsdp" or "hsdp" of rounds that share the parameters among all ranks, or within a node; else ""."""
+        gathers = [(one, o.group) for one in self.rounds for o in one.operations if o.kind == "all-gather"]
+        one, group = max(gathers, key=lambda found: found[0].ranks, default=(None, ""))
+        return "" if one is None else "fsdp" if one.groups[group] == one.ranks else "hsdp"
+
     def with_network(self, congestion_control: str | None = None, buffer: float | None = None) -> Profile:
         """The same with known network parameters; None: as profiled."""
         network = specified_network(congestion_control=congestion_control, buffer=buffer)

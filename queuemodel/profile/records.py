@@ -110,7 +110,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     #: Of sharded training, in place of gradients and buckets: computations and collectives, as they were handed over.
     #: Those of one process group follow each other, and so do computations
     operations: list[Operation] = []
-    groups: dict[str, int] = {}  # Ranks of each process group
+    #: Ranks of each process group, whose name begins with how it grows: "all ranks", "inside a node", "across nodes"
+    groups: dict[str, int] = {}
 
     def __post_init__(self) -> None:
         require_count(self.ranks, "round: ranks", most=MOST_RANKS, error=DataError)

@@ -19,6 +19,7 @@ from ..base.errors import DataError, ModelError
 from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_latency, parse_size, share_in
 from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
 from ..transport.trees import COLLECTIVES
+from .gathers import read_gathers, require_gathers
 from .job import require_bandwidth
 from .profile import Profile
 from .records import MOST_BYTES, MOST_SERVERS
@@ -28,13 +29,16 @@ from .synchronization import MOST_RESULTS, SYNCHRONIZATIONS, Synchronization
 MOST_SPEEDS = 2000
 #: A larger factor is a typing mistake.
 LARGEST_FACTOR = 1e15
-STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce")
-SHARDED = "sharded training is not modelled from a profile; a table of step times still gives a curve (all-reduce)"
+#: Ways of training that keep shards of the parameters.
+SHARDED = ("fsdp", "hsdp", "zero-1")
+STRATEGIES = (*SYNCHRONIZATIONS, "all-reduce", *SHARDED)
 #: How else ways of training are called, with their names or what to do.
 CALLED = {
     "async": "async-ps", "sync": "sync-ps", "ssp": "bounded-staleness", "ps": "give async-ps, or sync-ps for rounds",
     **dict.fromkeys(("ddp", "horovod", "nccl", "data-parallel", "mirrored", "allreduce"), "all-reduce"),
-    **dict.fromkeys(("fsdp", "fsdp2", "zero", "zero1", "zero2", "zero3", "deepspeed"), SHARDED),
+    **dict.fromkeys(("fsdp1", "fsdp2", "zero3", "zero-3", "deepspeed"), "fsdp"),
+    **dict.fromkeys(("zero1", "zero2", "zero-2"), "zero-1"),
+    "zero": "give fsdp for stage 3, zero-1 for stages 1 and 2",
 }  # fmt: skip
 CALLED["parameter-server"] = CALLED["parameter-servers"] = CALLED["ps"]
 #: The number that a way of training has, by its name.
@@ -43,6 +47,9 @@ NUMBERS = {name: row.number for name, row in SYNCHRONIZATIONS.items() if row.num
 SCHEME_NAMES = ("ddp", "horovod", "tf-ring", "p3", "bytescheduler")
 TRANSFER_ORDERS = ("tensorflow", "random", "multiplexed", "in-order", "reverse", "tic", "tac")
 SHARDINGS = ("round-robin", "greedy")
+#: Bytes of a gradient over those of single precision; bytes of a parameter that is gathered.
+GRADIENT_PRECISIONS = {"half": 0.5}
+PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
 #: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
 NETWORK_FORMS = ("links", "single")
 
@@ -90,6 +97,7 @@ SHARE = Kind("share", require_share, share_in)
 LINK = Kind("bandwidth", partial(require_bandwidth, error=ModelError), parse_bandwidth)
 SIZE = Kind("size", partial(require_number, positive=True, unit="bytes", largest=MOST_BYTES), parse_size)
 FLAG = Kind("flag", partial(require_choice, choices=(True, False)))
+SWITCH = Kind("yes|no", FLAG.check, lambda text: {"yes": True, "no": False}.get(text, text))
 
 
 def seconds(largest: float) -> Kind:
@@ -149,6 +157,19 @@ class Scenario:
     sparse_gradients: bool | None = _ask(
         "throughputs", "Job", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
     )
+    parameters: float | None = _ask(
+        "throughputs", "Job", "Tables of fsdp, hsdp and zero-1: number of parameters, like 7e9.", POSITIVE
+    )
+    layers: int | None = _ask(
+        "throughputs", "Job", "The same: layers whose parameters are gathered together.", count(10_000)
+    )
+    precision: str | None = _ask("throughputs", "Job", "The same: of gathered parameters.", choice(PRECISIONS))
+    gathers: object | None = _ask(
+        "throughputs",
+        "Network",
+        "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).",
+        Kind("file", require_gathers, read_gathers),
+    )
     parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
         "shards", "Cluster", "Relative sizes of the servers' shards, if uneven.", replace(POSITIVE, most=MOST_SERVERS)
@@ -179,8 +200,17 @@ class Scenario:
     accumulation: int | None = _ask(
         "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
     )
+    gradient_precision: str | None = _ask(
+        "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
+    )
     ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
+    shard_group: int | None = _ask(
+        "sharded", "Cluster", "fsdp, hsdp: ranks that share a copy of the model; 0: all.", count(1_000_000, 0)
+    )
+    reshard: bool | None = _ask(
+        "sharded", "Synchronization", "fsdp, hsdp: no to gather parameters once a step (ZeRO-2).", SWITCH
+    )
     nodes_per_rack: int | None = _ask(
         "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)
     )
@@ -273,7 +303,7 @@ class Scenario:
 
     def updated(self, **changes: Any) -> Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
-        new = {name: value for name, value in changes.items() if value is not None and value is not False}
+        new = {n: v for n, v in changes.items() if v is not None and (v is not False or n == "reshard")}
         if unknown := [name for name in new if name not in FIELDS]:
             near = nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", nor known here"
             raise ModelError(f"{unknown[0]} is not a field of Scenario{near}")
@@ -293,6 +323,8 @@ class Scenario:
 ARGUMENTS = ("workers", "method", "throughputs", "confidence", "seed", "progress", "steps")
 #: Fields that go together.
 PAIRS = (
+    ("precision", "parameters"),
+    ("gathers", "parameters"),
     ("inside_bandwidth", "ranks_per_node"),
     ("nodes_per_rack", "oversubscription"),
     ("oversubscription", "nodes_per_rack"),

@@ -188,7 +188,7 @@ def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float)
         if one.descent.exact:  # a batch is all there is
             problem = replace(problem, batch_size=len(problem.targets))
         run = replace(PROBE, problem=problem).compared(one, timing)
-        steps_per_second, sent = run.steps_per_second, run.bytes_per_step
+        steps_per_second, sent = run.steps_per_second * timing.drawn, run.bytes_per_step
     steps = np.full(1, np.nan)
     if law is not None and averaged:
         steps = np.array(law.quantiles(averaged * timing.batch_size, LEVELS)) / timing.batch_size
@@ -254,6 +254,9 @@ def compare(
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
     obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
+    if trained is None and not timing.on_servers:
+        drawn = PROBE.compared(Candidate("sync", SynchronousSGD()), timing).steps_per_second
+        timing = replace(timing, drawn=timing.synchronous.steps_per_second / drawn)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:
         answer = partial(trained.compared, timing=timing)

@@ -76,6 +76,7 @@ class Clock:
     slowness: tuple[float, ...] = ()  #: how many times as long the first workers take, of those that step together
     straggler_probability: float = 0.0  #: with which a gradient takes `straggler_slowdown` times as long
     straggler_slowdown: float = 1.0
+    running: Callable[..., Running] = lambda *about: Running(*about)  #: workers before their first step
 
     def __post_init__(self) -> None:
         require_number(self.step, "Clock: step", unit="seconds")
@@ -101,6 +102,42 @@ class Clock:
         seconds = self.durations(rng, shape, batches)
         seconds[..., : len(self.slowness)] *= self.slowness[: shape[-1]]
         return seconds
+
+
+@dataclass
+class Running:
+    """Workers that step together, with waiting for partners and for transfers, in S runs."""
+
+    clock: Clock
+    rngs: Sequence[np.random.Generator]
+    at: np.ndarray  #: when each worker may go on (s), shape (S, n)
+    arrival: float | np.ndarray = 0.0  #: of what was sent ahead, shape (S, 1)
+
+    def step(self, sent: Sent, batches: float | np.ndarray) -> np.ndarray:
+        """Seconds of each run's clock, (S,), after a step of so many mini-batches."""
+        self.compute(batches)
+        if np.any(sent.synchronized):
+            waits = np.broadcast_to(sent.synchronized, len(self.at))[:, None]
+            if sent.ahead:  # this one's all-reduce begins when the last worker is there
+                go = np.maximum(self.at, self.arrival)
+                self.arrival = np.where(waits, go.max(axis=1, keepdims=True) + self.transfer(sent), self.arrival)
+            else:
+                go = self.meet(sent)
+            self.at = np.where(waits, go, self.at)
+        return np.asarray(self.at.max(axis=1))
+
+    def compute(self, batches: float | np.ndarray) -> None:
+        """Each worker computes a gradient."""
+        self.at = self.at + np.stack([self.clock.steps(rng, self.at.shape[1:], batches) for rng in self.rngs])
+
+    def transfer(self, sent: Sent) -> np.ndarray:
+        """Seconds of a transfer, (S, 1)."""
+        up, down = (np.broadcast_to(value, len(self.at)) for value in (sent.up, sent.down))
+        return self.clock.transfer(up, down)[:, None]
+
+    def meet(self, sent: Sent) -> np.ndarray:
+        """When each worker may go on, (S, n), that waits for its partners and for the transfer."""
+        return np.where(sent.partners, self.at[:, None], -np.inf).max(axis=2) + self.transfer(sent)
 
 
 def looks(steps: int, count: int) -> Sequence[int]:
@@ -196,13 +233,12 @@ class _Loop:
         return np.where(np.isfinite(losses), losses, np.inf)
 
     def together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """A step of all workers, with waiting for partners and for the transfer."""
-        every, exact, runs = np.arange(self.workers), self.strategy.exact, len(self.rngs)
+        """A step of all workers."""
+        every, exact = np.arange(self.workers), self.strategy.exact
         batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
-        clocks, arrival = np.zeros((runs, self.workers)), np.zeros((runs, 1))  # arrival: of what was sent ahead
+        running = self.clock.running(self.clock, self.timers, np.zeros((len(self.timers), self.workers)))
 
         def step(moment: Moment) -> tuple[np.ndarray, Sent]:
-            nonlocal clocks, arrival
             x = self.state["x"]
             if exact:
                 own = self.problem.worker_gradients(x[:, 0])
@@ -210,17 +246,7 @@ class _Loop:
             else:
                 gradients = self.problem.sampled_gradients(x, every, self.rngs)
             sent = self.strategy.update(self.state, gradients, moment)
-            clocks = clocks + np.stack([self.clock.steps(timer, (self.workers,), batches) for timer in self.timers])
-            if np.any(sent.synchronized):
-                up, down, waits = (np.broadcast_to(value, runs) for value in (sent.up, sent.down, sent.synchronized))
-                waits, takes = waits[:, None], self.clock.transfer(up, down)[:, None]
-                if sent.ahead:  # this one's all-reduce begins when the last worker is there
-                    go = np.maximum(clocks, arrival)
-                    arrival = np.where(waits, go.max(axis=1, keepdims=True) + takes, arrival)
-                else:
-                    go = np.where(sent.partners, clocks[:, None], -np.inf).max(axis=2) + takes
-                clocks = np.where(waits, go, clocks)
-            return clocks.max(axis=1), sent
+            return running.step(sent, batches), sent
 
         return step
 

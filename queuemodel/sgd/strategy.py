@@ -44,6 +44,7 @@ class Sent(NamedTuple):
     up: float | np.ndarray = 0.0  # bits that a worker sent and received, mean over the workers
     down: float | np.ndarray = 0.0
     synchronized: bool | np.ndarray = False  # the workers waited for each other, and for the transfer
+    pieces: bool = False  # gradients, each of which is sent as soon as it is ready; else all that is sent follows them
     ahead: bool = False  # the transfer goes on beside the next steps; at the next one all wait for it only
     partners: np.ndarray = EVERYONE  # for whom each worker waits, itself included, shape (n, n)
     begin: np.ndarray = EVERYONE  # who begins a gradient, shape (S, n), where they complete one by one
@@ -102,10 +103,10 @@ def over_workers(values: np.ndarray) -> np.ndarray:
     return np.asarray(total)
 
 
-def whole(gradients: np.ndarray, *, ahead: bool = False) -> Sent:
-    """All parameters both ways, uncompressed."""
+def whole(gradients: np.ndarray, *, pieces: bool = False, ahead: bool = False) -> Sent:
+    """All gradients or parameters both ways, uncompressed."""
     bits = WORD * gradients.shape[-1]
-    return Sent(bits, bits, synchronized=True, ahead=ahead)
+    return Sent(bits, bits, synchronized=True, pieces=pieces, ahead=ahead)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class SynchronousSGD(Strategy):
         if self.momentum:
             state["v"] = gradients = self.momentum * state["v"] + over_workers(gradients)
         state["x"] -= over_workers(moment.rate * gradients)
-        return whole(gradients)
+        return whole(gradients, pieces=True)
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class LocalSGD(Strategy):
         gradients *= moment.rate
         apart = moment.number % self.local_steps  # else all are where the first is
         x[:] = (over_workers(x) if apart else x[:, :1]) - over_workers(gradients)
-        return whole(gradients)
+        return whole(gradients, pieces=self.local_steps == 1)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from ..base.results import Result
 from ..models.predict import predict
 from ..models.rounds.fit import fit_rounds
 from ..models.rounds.model import AllReduceModel
+from ..models.rounds.ranks import Ranks
 from ..profile.bandwidth import nominal_bandwidth
 from ..profile.profile import Profile
-from ..transport.collectives import Link
-from .compression import Compressor, SquarmSGD
-from .loop import Clock, Transfer
-from .strategy import WORD, SynchronousSGD
+from ..transport.collectives import Link, exchange_time
+from .compression import Compressor
+from .loop import Clock, Running, Transfer
+from .strategy import WORD, Sent
 
 #: Shares of all parameters' bytes between which the time of a transfer is interpolated; fastest links (bytes/s).
 SHARES, FASTEST = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0), 1e15
@@ -43,6 +44,7 @@ class Timing:
     workers: int
     dimension: int  #: parameters of the problem that stands for the job: bits are shares of its 32 bits each
     settings: dict[str, Any]  #: further arguments of `predict`
+    drawn: float = 1.0  #: predicted over drawn synchronous steps per second of ranks: all strategies have these draws
 
     @property
     def on_servers(self) -> bool:
@@ -73,23 +75,16 @@ class Timing:
     @cached_property
     def computation(self) -> tuple[float, float]:
         """Mean seconds of a typical worker's step without transfers or stragglers, and their variation coefficient."""
-        if self.on_servers:
-            values = self.profile.values("compute")
-            slowness = self.batch_size / self.profile.job.batch_size / self.settings.get("accelerator_speed", 1.0)
-            mean = float(values.mean()) * slowness
-        else:
-            fitted, loading = self.rounds.fitted, self.rounds.input / self.rounds.steps_per_round
-            values = fitted.computed
-            mean = max(float(values.mean()) * self.rounds.slowness + fitted.tail, loading)
+        values = self.profile.values("compute")
+        slowness = self.batch_size / self.profile.job.batch_size / self.settings.get("accelerator_speed", 1.0)
+        mean = float(values.mean()) * slowness
         if not mean > 0:
             raise ModelError("compare: the profile has no computation; profile a model that computes")
         return mean, float(values.std(ddof=1) / values.mean()) if len(values) > 1 else 0.05
 
     @cached_property
     def computing(self) -> Clock:
-        """Steps of every worker without transfers: at its own speed, and at times as a straggler."""
-        if not self.on_servers:
-            return Clock(*self.computation, slowness=self.rounds.fitted.paces)
+        """Steps of every worker on servers without transfers: at its own speed, and at times as a straggler."""
         slowness = tuple(1 / speed for speed in self.settings.get("worker_speeds", ()))
         names = ("straggler_probability", "straggler_slowdown")
         law = {name: self.settings[name] for name in names if name in self.settings}
@@ -137,13 +132,15 @@ class Timing:
         """Bits of a compressed message per parameter at the job's size, over those at the problem's."""
         compressor = getattr(strategy, "compressor", None)
         if not isinstance(compressor, Compressor):
-            return 1.0
+            return 1.0 if self.on_servers else self.rounds.precision
         job = round(self.scale * self.dimension)
         return (compressor.bits(job) / job) / (compressor.bits(self.dimension) / self.dimension)
 
     def clock(self, strategy: object, compression: float = 0.0) -> Clock:
         """Of synchronized workers; ``compression``: seconds of computation before each transfer."""
-        transfer = (self._to_servers if self.on_servers else self._between_ranks)(strategy)
+        if not self.on_servers:
+            return Clock(running=partial(RunningRanks, timing=self, strategy=strategy, later=compression))
+        transfer = self._to_servers(strategy)
         return replace(self.computing, transfer=lambda up, down: compression + transfer(up, down))
 
     def _to_servers(self, strategy: object) -> Transfer:
@@ -156,26 +153,43 @@ class Timing:
 
         return seconds
 
-    def _between_ranks(self, strategy: object) -> Transfer:
-        """Of synchronous SGD as its round; others' transfers follow the computation, in the job's own collective.
-
-        Messages that name coordinates are no sums: they are gathered, which takes half of reducing n times as much.
-        """
-        model, n, compressor = self.rounds, self.workers, getattr(strategy, "compressor", None)
-        byte = self.sizing(strategy) * self.scale / 8
-        bandwidth, latency, _ = model.among(n)
-        link = Link(bandwidth, latency=latency)
-        reduced = partial(model.collective.time, nodes=n, link=link)
-        if isinstance(strategy, SynchronousSGD):
-            return lambda up, down: np.full(up.shape, self.overlapped)
-        if isinstance(strategy, SquarmSGD):
-            return lambda up, down: 2 * link.latency + up * byte / link.bandwidth
-        if isinstance(compressor, Compressor) and compressor.names:
-            return lambda up, down: reduced(n * up * byte) / 2
-        return lambda up, down: reduced((up + down) / 2 * byte)
-
     @cached_property
     def scale(self) -> float:
         """Parameters of the job for each of the problem."""
         size = self.profile.job.parameter_bytes or sum(fit_rounds(self.profile).bucket_bytes)
         return float(size) / (WORD / 8 * self.dimension)
+
+
+@dataclass(kw_only=True)
+class RunningRanks(Running):
+    """Ranks that wait for their input, compute and meet as in the rounds of a model.
+
+    Parameters that are averaged, and what is compressed, follow the computation in one message.
+    """
+
+    timing: Timing
+    strategy: object
+    later: float  #: seconds of computation before each transfer
+
+    def __post_init__(self) -> None:
+        self.ranks = Ranks(self.timing.rounds, self.timing.workers, self.rngs)
+
+    def compute(self, batches: float | np.ndarray) -> None:
+        self.ranks.at = self.at
+        self.ranks.compute(batches)
+        self.at = self.ranks.at + self.ranks.tail
+
+    def transfer(self, sent: Sent) -> np.ndarray:
+        timing, ranks = self.timing, self.ranks
+        byte = timing.sizing(self.strategy) * timing.scale / 8
+        size = np.broadcast_to(np.add(sent.up, sent.down) / 2 * byte, len(self.at))
+        if len(sent.partners) == 1:
+            named = getattr(getattr(self.strategy, "compressor", None), "names", False)
+            return self.later + ranks.message_time(size, gathered=named)[:, None]
+        messages = max(np.count_nonzero(sent.partners, axis=1).max() - 1, 1)
+        link = Link(ranks.link.bandwidth, latency=ranks.link.latency)
+        seconds = exchange_time(ranks.model.collective, sent.partners, size / messages, link)
+        return np.asarray(self.later + np.where(size > 0, seconds, 0.0))[:, None]
+
+    def meet(self, sent: Sent) -> np.ndarray:
+        return self.ranks.reduce(later=self.later)[1] if sent.pieces else super().meet(sent)

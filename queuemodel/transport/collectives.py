@@ -1,8 +1,13 @@
-"""All-reduce algorithms: their time, and what travels between which nodes; also of several ranks, and in racks."""
+"""Collectives, kind by algorithm: their time, and what travels between which nodes; of several ranks, and in racks.
+
+Bytes are always those of the whole data: what an all-reduce sums, a reduce-scatter is given, an all-gather gives, one
+node of an all-to-all deals out, a broadcast brings to all.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -34,24 +39,46 @@ class Link:
         require_number(self.reduction_time, "link: reduction_time", unit="seconds per byte")
 
 
-class Algorithm(Protocol):
-    """An all-reduce algorithm."""
+#: All-reduces consist of the two others: of each, how often data travel and are added, in units of (n-1)/n of them.
+HALVES = {"all-reduce": (2, 1), "reduce-scatter": (1, 1), "all-gather": (1, 0)}
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """Seconds until every one of ``nodes`` nodes has the sum of all their ``message_bytes`` bytes (arrays too)."""
+
+class Algorithm(Protocol):
+    """An algorithm of collectives; of all-reduces unless it says otherwise."""
+
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
+        """Seconds until all of ``nodes`` nodes have what a collective of ``message_bytes`` bytes (arrays too) gives.
+
+        Raises
+        ------
+        ModelError
+            For a kind of collective that the algorithm has not.
+        """
 
     def traffic(self, nodes: int) -> Traffic:
         """Who sends how much to whom; a list of parts that follow each other, each with all that travels in it."""
+
+
+def require_kind(kind: str, known: Iterable[str], algorithm: object) -> None:
+    """Refuse a kind of collective that an algorithm has not (raises ModelError)."""
+    if kind not in known:
+        raise ModelError(f"{type(algorithm).__name__} has no {kind}, only {', '.join(known)}; Ring has more")
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
     """Reduce-scatter, then all-gather, around a ring: least bytes, most messages (Patarasuk and Yuan, 2009)."""
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """2 (n-1) α + 2 (n-1)/n V/B + (n-1)/n V γ; exact for its schedule."""
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
+        """2 (n-1) α + 2 (n-1)/n V/B + (n-1)/n V γ; exact for its schedule.
+
+        Half of α and 1/B for a reduce-scatter, for an all-gather without γ. The same for an all-to-all, in which each
+        node sends to one after the other: exact where the network between them is not full.
+        """
+        require_kind(kind, (*HALVES, "all-to-all"), self)
         n, share = nodes, (nodes - 1) / nodes * message_bytes
-        return 2 * (n - 1) * link.latency + 2 * share / link.bandwidth + share * link.reduction_time
+        travels, added = HALVES.get(kind, (1, 0))
+        return travels * ((n - 1) * link.latency + share / link.bandwidth) + added * share * link.reduction_time
 
     def traffic(self, nodes: int) -> Traffic:
         """Each piece of 1/n goes once around to be summed and once more to be known."""
@@ -68,8 +95,9 @@ class RecursiveDoubling:
     sends the one or the other so that k goes through the leading bits of n - 1.
     """
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
         """⌈lg n⌉ (α + V/B + V γ); exact for its schedule."""
+        require_kind(kind, ["all-reduce"], self)
         seconds = link.latency + message_bytes / link.bandwidth + message_bytes * link.reduction_time
         return (nodes - 1).bit_length() * seconds
 
@@ -96,12 +124,19 @@ class HalvingDoubling:
     after it.
     """
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """2 lg n α + 2 (n-1)/n V/B + (n-1)/n V γ for n = 2^k, else 2 messages, 2 V/B and V γ more; exact."""
-        p = 1 << (nodes.bit_length() - 1)
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
+        """2 lg n α + 2 (n-1)/n V/B + (n-1)/n V γ for n = 2^k, else 2 messages, 2 V/B and V γ more; exact.
+
+        Half of α and 1/B for a reduce-scatter, for an all-gather without γ; then neighbours share a piece of 1/2^k, so
+        that of the two more messages one has V, the other half a piece.
+        """
+        require_kind(kind, HALVES, self)
+        p, (travels, added) = 1 << (nodes.bit_length() - 1), HALVES[kind]
         V, share = message_bytes, (p - 1) / p * message_bytes
-        seconds = 2 * (p.bit_length() - 1) * link.latency + 2 * share / link.bandwidth + share * link.reduction_time
-        return seconds + (p < nodes) * (2 * (link.latency + V / link.bandwidth) + V * link.reduction_time)
+        message = (p.bit_length() - 1) * link.latency + share / link.bandwidth
+        seconds = travels * message + added * share * link.reduction_time
+        sent = 2.0 if kind == "all-reduce" else 1 + 1 / (2 * p)
+        return seconds + (p < nodes) * (2 * link.latency + sent * V / link.bandwidth + added * V * link.reduction_time)
 
     def traffic(self, nodes: int) -> Traffic:
         """A half, a quarter, ... of the data to partners at half, a quarter, ... of the nodes, and back."""
@@ -127,12 +162,13 @@ class DoubleBinaryTree:
         if self.blocks is not None:
             require_count(self.blocks, "double binary tree: blocks")
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
         """2 (h + k - 1) (α + V/(k B)) + V γ with k blocks and trees of height h = ⌊lg n⌋; n V/B on two and three nodes.
 
         With the best k that is 2 (α h + V/B + O(√(α h V/B))). Approximate: its schedule, in which one block comes down
         while the next goes up, takes 96 to 104 % of it with 24 blocks on 2 to 32 nodes.
         """
+        require_kind(kind, ["all-reduce"], self)
         if nodes == 1:
             return 0.0 * message_bytes
         h = nodes.bit_length() - 1
@@ -175,8 +211,13 @@ class NCCL:
     times as long.
     """
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """(1 + 2 lg n) α + 2 (n-1)/n V/B + (n-1)/n V γ: a tree's latency, a ring's bytes. One node: nothing."""
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
+        """(1 + 2 lg n) α + 2 (n-1)/n V/B + (n-1)/n V γ: a tree's latency, a ring's bytes. One node: nothing.
+
+        All else goes around a ring.
+        """
+        if kind != "all-reduce":
+            return Ring().time(message_bytes, nodes, link, kind=kind)
         share = (nodes - 1) / nodes * message_bytes
         latency = (nodes > 1) * (1 + 2 * math.log2(nodes)) * link.latency
         return latency + 2 * share / link.bandwidth + share * link.reduction_time
@@ -195,8 +236,9 @@ class ParameterServers:
     def __post_init__(self) -> None:
         require_count(self.servers, "parameter servers: servers")
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
         """2 (α + max(n/s, 1) V/B) + n/s V γ: all push, then all fetch; exact for its schedule. One node: nothing."""
+        require_kind(kind, ["all-reduce"], self)
         if nodes == 1:
             return 0.0 * message_bytes
         per_server = nodes / self.servers
@@ -234,12 +276,13 @@ class SplitServers:
         n, k = nodes, self.extra
         return 2 * k * (n - 1) / (n * n + k * n - 2 * k) if k < n else 1.0
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
         """2 n (n-1) / (n² + k n - 2 k) V/B, with latency for a push and a fetch; what small blocks tend to.
 
         For more extra servers than workers the workers' own links limit: V/B. A schedule of k blocks takes 1/(2 k)
         longer (with almost as many extra servers as workers 2 % more), and a latency for each of its rounds.
         """
+        require_kind(kind, ["all-reduce"], self)
         n, k = nodes, min(self.extra, nodes)
         if n == 1:
             return 0.0 * message_bytes
@@ -289,12 +332,16 @@ class Hierarchical:
         """Nodes of so many ranks."""
         return -(-ranks // self.ranks_per_node)
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """Of ``nodes`` ranks: a ring of V bytes inside a node, and ``between`` of V/g bytes for each of its g ranks."""
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
+        """Of ``nodes`` ranks: a ring of V bytes inside a node, and ``between`` of V/g bytes for each of its g ranks.
+
+        So an all-gather over N nodes takes (N-1)/N V/B and N - 1 messages between them.
+        """
+        require_kind(kind, HALVES, self)
         g = min(nodes, self.ranks_per_node)
         shared = replace(link, bandwidth=link.bandwidth * self.cards / g)
-        between = self.between.time(message_bytes / g, self.machines(nodes), shared)
-        return Ring().time(message_bytes, g, self.inside) + between
+        between = self.between.time(message_bytes / g, self.machines(nodes), shared, kind=kind)
+        return Ring().time(message_bytes, g, self.inside, kind=kind) + between
 
     def traffic(self, nodes: int) -> Traffic:
         """Of ``nodes`` ranks: what their nodes send each other."""
@@ -334,10 +381,10 @@ class InRacks:
         algorithm: Any = self.algorithm  # a frozen value, which is hashable
         return _slowdown(algorithm, nodes, self.nodes_per_rack, self.oversubscription)
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
         """The algorithm's, with each node's bandwidth divided by `slowdown`; approximate but for rings."""
         slower = replace(link, bandwidth=link.bandwidth / self.slowdown(nodes))
-        return self.algorithm.time(message_bytes, nodes, slower)
+        return self.algorithm.time(message_bytes, nodes, slower, kind=kind)
 
     def traffic(self, nodes: int) -> Traffic:
         """The algorithm's."""
@@ -355,6 +402,25 @@ def _slowdown(algorithm: Algorithm, nodes: int, nodes_per_rack: int, oversubscri
         without += node
         with_core += max(node, rack * oversubscription / nodes_per_rack)
     return with_core / without if without else 1.0
+
+
+def exchange_time(algorithm: Any, partners: np.ndarray, message_bytes: Size, link: Link) -> Size:
+    """Seconds in which every rank sends so much to each of its ``partners``, (n, n), where `algorithm` has the ranks.
+
+    The latency of a rank's messages one after the other, and what the busiest link carries; exact if all send at once.
+    """
+    pairs = np.argwhere(partners & ~np.eye(len(partners), dtype=bool))
+    if not len(pairs):
+        return 0.0 * message_bytes
+    placed = getattr(algorithm, "algorithm", algorithm)  # without racks
+    nodes = pairs // getattr(placed, "ranks_per_node", 1)
+    seconds = [_busiest(nodes, nodes[:, 0] != nodes[:, 1]) / link.bandwidth]
+    if isinstance(algorithm, InRacks):
+        racks, rate = nodes // algorithm.nodes_per_rack, link.bandwidth * algorithm.nodes_per_rack
+        seconds.append(_busiest(racks, racks[:, 0] != racks[:, 1]) / rate * algorithm.oversubscription)
+    if isinstance(placed, Hierarchical):
+        seconds.append(_busiest(pairs, nodes[:, 0] == nodes[:, 1]) / placed.inside.bandwidth)
+    return int(np.bincount(pairs[:, 0]).max()) * link.latency + max(seconds) * message_bytes
 
 
 def _busiest(ends: np.ndarray, share: np.ndarray) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from .collectives import (
     Size,
     SplitServers,
     Traffic,
+    require_kind,
 )
 
 
@@ -87,8 +88,9 @@ class MultiTree:
         """In which the trees are built, and so in which each half of the all-reduce runs."""
         return max((join[0] for join in self.joins), default=0)
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
         """2 S (α + V/(n B)) + (n-1)/n V γ; never below what its schedule takes on its topology. One node: nothing."""
+        require_kind(kind, ["all-reduce"], self)
         if nodes not in (1, self.topology.nodes):
             raise ModelError(f"MultiTree: its topology has {self.topology.nodes} nodes, not {nodes}")
         steps, part = self.steps if nodes > 1 else 0, message_bytes / nodes
@@ -182,10 +184,16 @@ class Hoplite:
             return 0.0
         return (nodes - 1).bit_length() * link.latency + message_bytes / link.bandwidth
 
-    def time(self, message_bytes: Size, nodes: int, link: Link) -> Size:
-        """A reduce, then a broadcast, which two nodes do at once, on links of two directions; approximate."""
+    def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
+        """A reduce, then a broadcast, which two nodes do at once, on links of two directions; approximate.
+
+        Of a broadcast, `broadcast_time`.
+        """
+        require_kind(kind, ["all-reduce", "broadcast"], self)
         if isinstance(message_bytes, np.ndarray):
-            return np.array([self.time(float(size), nodes, link) for size in message_bytes])
+            return np.array([self.time(float(size), nodes, link, kind=kind) for size in message_bytes])
+        if kind == "broadcast":
+            return self.broadcast_time(message_bytes, nodes, link)
         sent = message_bytes if nodes > 2 else 0.0
         return self.reduce_time(message_bytes, nodes, link) + self.broadcast_time(sent, nodes, link)
 
@@ -207,3 +215,14 @@ COLLECTIVES: dict[str, Algorithm] = {
     "parameter-servers": ParameterServers(),
     "split-servers": SplitServers(),
 }
+
+
+def algorithm_of(wanted: str | object) -> Algorithm:
+    """An algorithm, by its name or itself."""
+    return COLLECTIVES[wanted] if isinstance(wanted, str) else cast("Algorithm", wanted)
+
+
+def name_of(algorithm: Algorithm) -> str:
+    """Its name, or that of its type."""
+    own = type(algorithm)
+    return next((name for name, one in COLLECTIVES.items() if type(one) is own), own.__name__)

@@ -170,12 +170,12 @@ def test_notes_are_in_order_of_use_and_three_unless_explained():
     curve = of_ranks(note="; ".join(clauses), method="by hand", assumption="assuming a ring")
     outlier, first, second = clauses[2:]
     assert curve.notes() == [
-        outlier, f"{first}, like 1 other", "assumed: a ring", "latency is assumed", "method: by hand",
+        outlier, first, "assumed: a ring", "latency is assumed", "method: by hand",
         "profiled up to 4 workers", "a link is shared", second,
     ]  # fmt: skip
     *_, last = curve.to_text().splitlines()
     assert last == "(5 more: to_text(explain=True))"
-    assert curve.to_text().splitlines()[-4:-1] == [f"{outlier}.", f"{first}, like 1 other.", "Assumed: a ring."]
+    assert curve.to_text().splitlines()[-4:-1] == [f"{outlier}.", f"{first}.", "Assumed: a ring."]
     assert curve.to_text(explain=True).endswith(f"Profiled up to 4 workers.\nA link is shared.\n{second}.")
     html = curve._repr_html_()
     assert html.index("16 workers: 2 iterations/s") < html.index("<table>") < html.index("Assumed: a ring")

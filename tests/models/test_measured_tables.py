@@ -101,6 +101,10 @@ def test_rows_that_the_fit_misses_are_named_with_nodes_and_batch():
         for _, n, t in rows
     ]
     assert "off the fit" not in qm.fit(points, strategy="all-reduce").note  # control: within its noise
+    erratic = "\n".join(f"{k} {8 * k} {1 + 0.4 * (k % 2)}" for k in range(1, 13))
+    note = table(erratic, workers=[8]).note
+    assert note.count("off the fit") == 3
+    assert re.search(r"\d+ more measurements off by up to \d+ %", note)
     uneven = qm.Measurement(workers=5, nodes=2, gpus_per_node=4, steps_per_second=1.0)
     assert uneven.group == "2 nodes (5 GPUs, 4 on one)"
 

@@ -96,7 +96,7 @@ def drawn(prior, fitted, wanted, rng):
     u = rng.standard_normal((1, len(prior.coordinates)))
     x, freedom, misfit = Sizes.of([*fitted, *wanted]), NUMBERS["freedom"], float(table.values(u)["misfit"][0, 0])
     doublings = np.log2([m.workers / fitted[-1].workers for m in wanted])
-    beyond = np.sqrt(misfit**2 * (1 + NUMBERS["drift"] ** 2 * doublings) + NUMBERS["noise"] ** 2)
+    beyond = np.sqrt(misfit**2 * (1 + prior.drift**2 * doublings) + NUMBERS["noise"] ** 2)
     off = np.concatenate([table.scale(u)[0], beyond]) * rng.standard_t(freedom, len(x.workers))
     rate = x.workers * np.exp(-table.relative(u, x)[0] - off)
     made = [group(m.workers, float(r), nodes=m.nodes) for m, r in zip([*fitted, *wanted], rate, strict=True)]
@@ -104,7 +104,7 @@ def drawn(prior, fitted, wanted, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["all-reduce", "sync-ps", "async-ps"])
+@pytest.mark.parametrize("kind", ["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp"])
 def test_intervals_cover_data_drawn_from_the_law(kind):
     rng, inside = np.random.default_rng(5), []
     for _ in range(150):

@@ -50,7 +50,7 @@ def test_what_is_nothing_to_ask_for_names_what_is():
         qm.predict(example_profile(), worker=[8])
     with pytest.raises(qm.ModelError, match="workers is not a field of Scenario, nor known here"):
         qm.fit(example_profile(), workers=[8])
-    for strategy, said in (("fsdp", "sharded training is not modelled"), ("horovod", "did you mean 'all-reduce'")):
+    for strategy, said in (("fsdp2", "did you mean 'fsdp'"), ("horovod", "did you mean 'all-reduce'")):
         with pytest.raises(qm.ModelError, match=said):
             qm.Scenario(strategy=strategy)
     for read in (example_profile, qm.example_throughputs):

@@ -89,6 +89,13 @@ def test_what_a_worker_computes_follows_the_batch_and_the_accelerator():
         assert 4 / one.steps_per_second == pytest.approx(seconds, rel=1e-3)
 
 
+class Silent(qd.Strategy):
+    """Nothing is ever sent."""
+
+    def update(self, state, gradients, moment):
+        return qd.Sent()
+
+
 def test_ranks_meet_when_they_have_computed():
     """On a slow network, by the collective and the messages of each strategy, once in its local steps."""
 
@@ -100,8 +107,11 @@ def test_ranks_meet_when_they_have_computed():
     (bandwidth, latency, _), size = predict(RANKS, workers=[4], **slow).model.network, RANKS.job.parameter_bytes
     link = Link(bandwidth, latency=latency)
     ring = Ring().time(size, 4, link)
-    alone = seconds(qd.LocalSGD(8)) - ring / 8
+    alone, rounds = seconds(Silent()), seconds(qd.SynchronousSGD())
     assert alone == pytest.approx(np.mean([r.round_time - r.waited for r in RANKS.rounds if r.ranks == 1]), rel=0.2)
+    assert 0.9 * ring < rounds - alone < ring  # the backward pass hides some of it
+    assert seconds(qd.LocalSGD(1)) == pytest.approx(rounds)  # the same draws
+    assert seconds(qd.LocalSGD(8)) - alone == pytest.approx(ring / 8, rel=0.02)
     assert seconds(qd.LocalSGD(2)) - alone == pytest.approx(ring / 2, rel=0.02)
     assert seconds(qd.LocalSGD(2), compression=7.0) - alone == pytest.approx(ring / 2 + 3.5, rel=0.02)
     top, sign = qd.TopK(0.05), qd.BlockSign(1)
@@ -110,8 +120,6 @@ def test_ranks_meet_when_they_have_computed():
     summed = Ring().time(sign.bits(size // 4) / 8, 4, link)
     assert seconds(qd.DoubleCompression(sign)) - alone == pytest.approx(summed, rel=0.05)
     assert seconds(qd.SquarmSGD()) - alone == pytest.approx(2 * latency + 2 * size / bandwidth, rel=0.02)
-    rounds = seconds(qd.SynchronousSGD()) - alone
-    assert 0.9 * ring < rounds < ring  # the backward pass hides some of it
 
 
 @pytest.mark.parametrize("changes", [

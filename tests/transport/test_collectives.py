@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schedules import direct, execute, routes, schedule
+from schedules import direct, execute, part, routes, schedule
 
 import queuemodel as qm
 from queuemodel import transport as qc
@@ -65,6 +65,51 @@ def test_exchanges_and_servers_take_what_their_formula_says(algorithm, nodes, si
     taken, said = execute(schedule(algorithm, nodes), size, link), algorithm.time(size, nodes, link)
     assert taken == pytest.approx(said, rel=1e-6)
     assert nodes == 1 or taken != pytest.approx(1.02 * said, rel=1e-6, abs=0)
+
+
+HALVED = [qc.Ring(), qc.HalvingDoubling()]
+
+
+@given(st.sampled_from(HALVED), st.integers(1, 13), sizes, links)
+def test_halves_take_what_their_formula_says(algorithm, nodes, size, link):
+    """And both together what the all-reduce takes, but for the piece that neighbours exchange."""
+    said = {kind: algorithm.time(size, nodes, link, kind=kind) for kind in ("reduce-scatter", "all-gather")}
+    for kind, seconds in said.items():
+        assert execute(part(kind, algorithm, nodes), size, link) == pytest.approx(seconds, rel=1e-6)
+    if nodes & (nodes - 1) == 0 or isinstance(algorithm, qc.Ring):
+        assert sum(said.values()) == pytest.approx(algorithm.time(size, nodes, link))
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6, 7, 8, 11])
+@pytest.mark.parametrize("algorithm", HALVED, ids=repr)
+def test_a_reduce_scatter_leaves_each_piece_summed_once_and_a_gather_brings_it_to_all(algorithm, nodes):
+    scatter, gather = (part(kind, algorithm, nodes) for kind in ("reduce-scatter", "all-gather"))
+    values = np.random.default_rng(0).integers(-(10**9), 10**9, size=(nodes, scatter.result))
+    held, summed = scatter.combine(values), values.sum(axis=0)
+    owners = held == summed
+    assert owners.any(axis=0).all()
+    shares = np.array(scatter.sizes) @ owners.T / owners.sum(axis=0).max()
+    assert (shares > 0).all()
+    assert (gather.combine(held) == summed).all()
+
+
+def test_an_all_to_all_is_exchanged_directly():
+    """n - 1 rounds, in each the n-th part of the data to a node further away."""
+    for n in (2, 3, 8):
+        each = LINK.latency + 1e8 / n / LINK.bandwidth
+        assert qc.Ring().time(1e8, n, LINK, kind="all-to-all") == pytest.approx((n - 1) * each)
+
+
+def test_gathers_of_ranks_on_nodes_cross_once_a_node():
+    """(N-1)/N V/B between nodes, whatever the ranks on each; NCCL gathers by rings."""
+    inside = qc.Link(1e12)
+    for N, g in ((2, 8), (4, 4), (8, 2)):
+        placed = qc.Hierarchical(g, inside).time(1e9, N * g, LINK, kind="all-gather")
+        within = qc.Ring().time(1e9, g, inside, kind="all-gather")
+        assert placed - within == pytest.approx((N - 1) / N * 1e9 / LINK.bandwidth + (N - 1) * LINK.latency)
+        racks = qc.InRacks(qc.Hierarchical(g, inside), 1000)
+        assert racks.time(1e9, N * g, LINK, kind="all-gather") == pytest.approx(placed)
+    assert qc.NCCL().time(1e9, 8, LINK, kind="all-gather") == qc.Ring().time(1e9, 8, LINK, kind="all-gather")
 
 
 @given(st.sampled_from(EXCHANGES), st.integers(1, 5), st.integers(1, 4), links, links)
@@ -214,6 +259,8 @@ def test_racks_stand_inside_or_outside_of_ranks_on_nodes():
     (lambda: qc.InRacks(qc.MultiTree(qc.ring(4)), 4), "MultiTree already specifies the links"),
     (lambda: qc.InRacks(qc.InRacks(qc.Ring(), 4), 4), "InRacks already specifies"),
     (lambda: qc.MultiTree(qc.torus(4, 4)).time(1e8, 8, LINK), "16 nodes, not 8"),
+    (lambda: qc.RecursiveDoubling().time(1e8, 8, LINK, kind="all-gather"), "has no all-gather, only all-reduce"),
+    (lambda: qc.HalvingDoubling().time(1e8, 8, LINK, kind="all-to-all"), "has no all-to-all, only all-reduce, reduce"),
     (lambda: qc.DoubleBinaryTree(0), "blocks"), (lambda: qc.torus(0, 3), "rows"),
     (lambda: qc.MultiTree(qc.Topology(4, ((0, 1), (1, 0), (2, 3), (3, 2)))), "cannot reach"),
 ])  # fmt: skip

@@ -11,7 +11,8 @@ from validation.testbed.recordings import unpacked
 from validation.testbed.workload import TestbedError, read_workload
 
 TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
-ROUNDS = sorted(unpacked(TESTBED / "rounds" / "series").iterdir())
+PLACES = [unpacked(TESTBED / "rounds" / place) for place in ("series", "changed", "sharded")]
+ROUNDS = sorted((path for place in PLACES for path in place.glob("*")), key=lambda folder: folder.name)
 SERIES = sorted(
     (path.parent for place in ("series", "blind") for path in unpacked(TESTBED / place).glob("*/links.json")),
     key=lambda folder: folder.name,
@@ -32,8 +33,17 @@ BAD = {
         ({"mode": "k-sync", "awaited": 1.5}, "awaited"), ({"awaited": 0.5}, "awaited needs mode"),
         ({"mode": "bounded-staleness", "staleness_bound": -1}, "staleness_bound"),
         ({"staleness_bound": 1}, "staleness_bound needs mode"), ({"queue": "red"}, "queue must be"),
+        ({"accumulation": 2}, "accumulation, .* need mode"), ({"changes": [{"cv": 0.2}]}, "changes need"),
+    ],
+    "ddp-tiny": [
+        ({"changes": [{"speed": 2}]}, "speed"), ({"changes": [{"accelerator": 0}]}, "accelerator must be"),
+        ({"shards": 2}, "shards, .* need mode 'fsdp'"), ({"precision": "double"}, "precision must be"),
+    ],
+    "fsdp-tiny": [
+        ({"ranks_per_node": 0}, "ranks_per_node"), ({"shards": -1}, "shards"), ({"input_buffers": 0}, "input_buffers"),
     ],
     "learn-tiny": [
+        ({"accumulation": 2}, "without learn"),
         ({"learn": {"examples": 10}}, "batch_size"), ({"mode": "async"}, "learn needs mode"),
         ({"layers": [LAYER]}, "perceptron"),
     ],
@@ -65,3 +75,24 @@ def test_every_recorded_series_is_whole(folder):
         assert 0 < row["steps_per_s"] < workload.bandwidth_mbit * 125_000 / max(shares)
     traced = folder if (folder / "trace").exists() else folder_of_trace(folder)
     assert len(list(traced.glob("trace/step_*.pb"))) == 12
+
+
+@pytest.mark.parametrize("folder", ROUNDS, ids=lambda folder: folder.name)
+def test_every_recorded_series_of_ranks_is_whole(folder):
+    workload = read_workload(folder / "workload.json")
+    assert json.loads((folder / "job.json").read_text()) == workload.job()
+    rows = json.loads((folder / "measured.json").read_text())
+    for row in rows:
+        assert row["group_steps_per_s"] == pytest.approx(row["steps"] / sum(row["round_s"]), rel=1e-3)
+        assert row["group_steps_per_s"] < 1.03 / workload.compute_s  # but for chance
+    for traces in folder.glob("trace_n*"):
+        ranks = int(traces.name.removeprefix("trace_n"))
+        assert ranks in [row["workers"] for row in rows]
+        assert len(list(traces.iterdir())) == ranks
+
+
+@pytest.mark.parametrize("folder", [path for path in ROUNDS if (path / "changed.json").exists()], ids=lambda f: f.name)
+def test_every_change_was_measured_with_2_and_4_ranks(folder):
+    rows = json.loads((folder / "changed.json").read_text())
+    changes = read_workload(folder / "workload.json").changes
+    assert [(row["change"], row["workers"]) for row in rows] == [(one, n) for one in changes for n in (2, 4)]

@@ -66,3 +66,29 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
     recorded = sorted(path.name for path in series.glob("trace_n2/*"))
     assert recorded == ["rank0.pt.trace.json", "rank1.pt.trace.json"]
     assert network.namespaces() == []
+
+
+def test_two_ranks_that_share_parameters_gather_and_scatter_them(tmp_path):
+    need("torch")
+    from validation.testbed.rounds.measure import measure
+
+    rows = measure(WORKLOADS / "fsdp-tiny.json", tmp_path / "series", ranks=[2], seconds=2, trace_rounds=2, priority=-5)
+
+    assert rows[0]["group_steps_per_s"] < 1 / 0.092  # computation, and half an optimizer each
+    for rank in (0, 1):
+        trace = json.loads((unpacked(tmp_path) / "series" / "trace_n2" / f"rank{rank}.pt.trace.json").read_text())
+        assert trace["distributedInfo"]["world_size"] == 2
+        kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
+        calls = {event["args"]["correlation"] for event in trace["traceEvents"] if event.get("cat") == "cuda_runtime"}
+        assert {kernel["args"]["correlation"] for kernel in kernels} == calls
+        marks = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
+        assert len(marks) == 2
+        for mark in marks:
+            step = [k["args"] for k in kernels if 0 <= k["ts"] - mark["ts"] < mark["dur"]]
+            moved = {"_allgather_base": [], "_reduce_scatter_base": []}
+            for args in (args for args in step if "Collective name" in args):
+                assert args["Process Group Ranks"] == "[0, 1]"
+                moved[args["Collective name"]].append(4 * max(args["In msg nelems"], args["Out msg nelems"]))
+            assert moved["_allgather_base"] == [40000, 124000, 80000, 80000, 124000, 40000]  # forward, and backward
+            assert moved["_reduce_scatter_base"] == [80000, 124000, 40000]
+    assert network.namespaces() == []

@@ -32,6 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     run.add_argument("--trace-steps", type=int, default=12, help="steps to trace after each run (default 12)")
     run.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8], help="of a data-parallel workload")
+    run.add_argument("--again", type=int, nargs="*", default=[], help="ranks to measure once more, with another seed")
+    run.add_argument("--traced", type=int, nargs="*", default=[1, 2, 3], help="nodes whose ranks trace (default 1 2 3)")
     run.add_argument("--nice", type=int, default=0, help="niceness of the processes, -20 to 19")
     run.add_argument("--seed", type=int, default=1)
     flows = verbs.add_parser("takeover", help="how fast a TCP flow takes over a link that it shared; needs root")
@@ -97,6 +99,8 @@ def _measure(options: argparse.Namespace, console: Console) -> None:
                 options.workload,
                 options.out,
                 ranks=options.ranks,
+                again=options.again,
+                traced=options.traced,
                 seconds=options.seconds,
                 trace_rounds=options.trace_steps,
                 **shared,

@@ -20,7 +20,7 @@ def build(workload: Workload, *, worker: int, workers: int, lateness: Lateness, 
     before; backward, each tensor's gradient is made of the layer's backward result and sent to its server.
     """
     shape = 1 / workload.cv**2
-    factor = workload.slow_worker if worker == 1 else 1.0
+    factor = (workload.slow_worker if worker == 1 else 1.0) / workload.accelerator
 
     def computation(name: str, seconds: float, value: tf.Tensor) -> tf.Tensor:
         def run(x: np.ndarray) -> np.ndarray:

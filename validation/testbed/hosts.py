@@ -17,13 +17,16 @@ from .workload import TestbedError, Workload
 
 
 class Host:
-    """One module as a process in a namespace, spoken to in lines of JSON."""
+    """One module as a process in a namespace (``place``, else its own), spoken to in lines of JSON."""
 
-    def __init__(self, name: str, module: str, arguments: dict[str, Any], log: Path, priority: int) -> None:
+    def __init__(
+        self, name: str, module: str, arguments: dict[str, Any], log: Path, priority: int, place: str = ""
+    ) -> None:
+        namespace = network.PREFIX + (place or name)
         self.name, self.log = name, log
         with log.open("w") as errors:
             self.process = subprocess.Popen(
-                ["ip", "netns", "exec", network.PREFIX + name, sys.executable, "-m", module, json.dumps(arguments)],
+                ["ip", "netns", "exec", namespace, sys.executable, "-m", module, json.dumps(arguments)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

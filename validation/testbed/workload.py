@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 #: Modes without servers, and the framework of each.
-RANKS = {"ddp": "torch DistributedDataParallel", "mirrored": "tensorflow MultiWorkerMirroredStrategy"}
+RANKS = {
+    "ddp": "torch DistributedDataParallel",
+    "fsdp": "torch fully_shard (FSDP2)",
+    "mirrored": "tensorflow MultiWorkerMirroredStrategy",
+}
 
 #: Modes in which an update takes so many results, and that in which workers keep together.
 OF_RESULTS = ("k-async", "k-batch-async", "k-sync", "k-batch-sync", "backup-workers")
@@ -20,6 +24,10 @@ FQ_CODEL, POLICER, FIFO = QUEUES = ("fq_codel", "policer", "bfifo")
 
 DROPPING = ("k-sync", "k-batch-sync", "backup-workers")  # whose rounds drop what comes late
 MODES = ("async", "sync", *OF_RESULTS, BOUNDED, *RANKS)
+
+#: Fields of ranks of PyTorch, and of those that share parameters.
+OF_TORCH = ("accumulation", "precision", "ranks_per_node")
+OF_FSDP = ("shards", "reshard", "separate_group", "input_buffers", "optimizer_s")
 
 #: What a workload whose ranks learn says of it.
 LEARNT = {"examples", "batch_size", "learning_rate", "steps"}
@@ -66,7 +74,8 @@ class Workload:
         in "k-batch-sync", who gave one uses its parameters again, and all are cut short.
         With "bounded-staleness" nobody begins a step more than `staleness_bound` ahead of the slowest. "ddp" and
         "mirrored" have no servers: every step ends in an all-reduce among the workers, by PyTorch's
-        `DistributedDataParallel` over gloo, or by TensorFlow's `MultiWorkerMirroredStrategy` with the ring over gRPC.
+        `DistributedDataParallel` over gloo, or by TensorFlow's `MultiWorkerMirroredStrategy` with the ring over gRPC;
+        with "fsdp" they share parameters, by PyTorch's `fully_shard` over gloo on emulated accelerators.
     awaited : float
         Share of the workers whose gradients an update takes.
     staleness_bound : int
@@ -74,6 +83,8 @@ class Workload:
         "layer": a layer's tensors are read only after those of the layer before have arrived.
     slow_worker : float
         Factor on every computation of worker 1.
+    accelerator : float
+        How much faster every worker computes than the layers say.
     slow_link_mbit : float or None
         Rate of the link of worker 1.
     host_bandwidth_mbit : dict
@@ -87,6 +98,24 @@ class Workload:
     queue : {"", "fq_codel", "policer", "bfifo"}
         Discipline at both ends of every link; "": a token bucket with a queue that drops what comes last; "bfifo": the
         same of our own.
+    accumulation : int
+        Batches whose gradients a rank of "ddp" or "fsdp" adds up before they are reduced.
+    precision : {"single", "half"}
+        Of what ranks of "ddp" (gradients, float16) and "fsdp" (parameters and gradients, bfloat16) send.
+    ranks_per_node : int
+        Ranks of "ddp" or "fsdp" on each host, which share its link.
+    shards : int
+        Of "fsdp": ranks that share a copy of the model; 0: all.
+    reshard : bool
+        Of "fsdp": parameters are given up after the forward pass, and gathered again.
+    separate_group : bool
+        Of "fsdp": reduce-scatters have a communicator of their own.
+    input_buffers : int
+        Of "fsdp": gradients of so many layers may wait to be reduced.
+    optimizer_s : float
+        Of "fsdp": what updating all parameters takes; ranks that share a copy share it.
+    changes : tuple of dict
+        Fields with other values, with which 2 and 4 ranks are measured besides.
     learn : dict
         What the ranks of a "ddp" job of two layers learn for real besides, by every strategy: ``examples``,
         ``batch_size``, ``learning_rate``, ``steps`` (see `rounds.lesson`); empty: nothing.
@@ -104,12 +133,22 @@ class Workload:
     staleness_bound: int = 0
     order: str = ""
     slow_worker: float = 1.0
+    accelerator: float = 1.0
     slow_link_mbit: float | None = None
     host_bandwidth_mbit: dict[str, float] = field(default_factory=dict)
     congestion_control: str | None = None
     bucket_mb: float = 0.0
     buffer_ms: float = 12.0
     queue: str = ""
+    accumulation: int = 1
+    precision: str = "single"
+    ranks_per_node: int = 1
+    shards: int = 0
+    reshard: bool = True
+    separate_group: bool = False
+    input_buffers: int = 1
+    optimizer_s: float = 0.0
+    changes: tuple[dict[str, Any], ...] = ()
     learn: dict[str, float] = field(default_factory=dict)
     note: str = ""
 
@@ -143,16 +182,25 @@ class Workload:
     def job(self) -> dict[str, Any]:
         """What `job.json` of a recorded series says."""
         if self.mode in RANKS:
-            return {
+            job = {
                 "parameter_bytes": self.model_bytes,
-                "tensors": sum(len(layer.tensor_bytes) for layer in self.layers),
                 "bandwidth_mbit": self.bandwidth_mbit,
                 "compute_s": round(self.compute_s, 6),
                 "cv": self.cv,
-                "bucket_mb": self.bucket_mb,
                 "tcp": self.congestion_control or "",
                 "latency_ms": self.buffer_ms,
                 "framework": RANKS[self.mode],
+            }
+            if self.mode != "fsdp":
+                return job | {"tensors": sum(len(la.tensor_bytes) for la in self.layers), "bucket_mb": self.bucket_mb}
+            return job | {
+                "units": len(self.layers),
+                "optimizer_s": self.optimizer_s,
+                "shards": self.shards or "all",
+                "ranks_per_node": self.ranks_per_node,
+                "reshard_after_forward": self.reshard,
+                "separate_group": self.separate_group,
+                "input_buffers": self.input_buffers,
             }
         return {
             "model_bytes": self.model_bytes,
@@ -179,15 +227,21 @@ def read_workload(path: str | Path) -> Workload:
             Layer(**{k: tuple(v) if isinstance(v, list) else v for k, v in layer.items()})
             for layer in content.pop("layers")
         )
-        workload = Workload(layers=layers, **content)
+        workload = Workload(layers=layers, **content | {"changes": tuple(content.get("changes", ()))})
+        changed = [replace(workload, **change) for change in workload.changes]
     except OSError as error:
         raise TestbedError(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         known = ", ".join(f.name for f in fields(Workload))
         raise TestbedError(f"{path}: not a workload ({error}); its keys are {known}") from None
-    for problem in _problems(workload):
+    for problem in (problem for one in (workload, *changed) for problem in _problems(one)):
         raise TestbedError(f"{path}: {problem}")
     return workload
+
+
+def _asks(workload: Workload, names: tuple[str, ...]) -> bool:
+    """Whether any of these fields is not as it is when left out."""
+    return any(f.name in names and getattr(workload, f.name) != f.default for f in fields(workload))
 
 
 def _perceptron(layers: tuple[Layer, ...]) -> bool:
@@ -228,6 +282,18 @@ def _problems(w: Workload) -> list[str]:
         ),
         (not w.learn or _perceptron(w.layers), "learn needs the layers of a perceptron (see README.md)"),
         (w.slow_worker > 0, f"slow_worker must be a factor > 0, got {w.slow_worker}"),
+        (w.accelerator > 0, f"accelerator must be a factor > 0, got {w.accelerator}"),
+        (w.precision in ("single", "half"), f"precision must be 'single' or 'half', got {w.precision!r}"),
+        (
+            min(w.accumulation, w.ranks_per_node, w.input_buffers) >= 1 and w.shards >= 0 and w.optimizer_s >= 0,
+            "accumulation, ranks_per_node and input_buffers must be at least 1, shards and optimizer_s at least 0",
+        ),
+        (
+            not _asks(w, OF_TORCH) or (w.mode in ("ddp", "fsdp") and not w.learn),
+            f"{', '.join(OF_TORCH)} need mode 'ddp' or 'fsdp' without learn, got {w.mode!r}",
+        ),
+        (not w.changes or w.mode in RANKS, f"changes need a mode without servers, got {w.mode!r}"),
+        (not _asks(w, OF_FSDP) or w.mode == "fsdp", f"{', '.join(OF_FSDP)} need mode 'fsdp', got {w.mode!r}"),
         (
             all(len(p) == len(la.tensor_bytes) for p, la in zip(w.servers(), w.layers, strict=True)),
             "servers must name one server per tensor of the layer",

@@ -57,6 +57,8 @@ class Arguments(msgspec.Struct, frozen=True):
     elements: Any = field(name="In msg nelems", default=None)
     kind: Any = field(name="dtype", default=None)
     group: Any = field(name="Group size", default=None)
+    group_name: Any = field(name="Process Group Name", default=None)
+    members: Any = field(name="Process Group Ranks", default=None)
     shapes: Any = field(name="Input Dims", default=None)
     kinds: Any = field(name="Input type", default=None)
 
@@ -90,6 +92,12 @@ class TraceEvent(msgspec.Struct):
     def is_nccl(self) -> bool:
         """Whether it communicates among accelerators."""
         return self.cat == "kernel" and "nccl" in self.name.lower()
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Ranks of a collective's group; none where they are not recorded, or shortened."""
+        text = str(self.args.members or "")
+        return tuple(map(int, re.findall(r"\d+", text))) if "..." not in text else ()
 
     @property
     def kind(self) -> str:
@@ -206,6 +214,8 @@ class Collective:
         kinds = [found[0].lower().replace("_", "") for name in names if (found := KIND.search(str(name or "")))]
         self.kind = "barrier" if any("barrier" in str(name) for name in names) else next(iter(kinds), "collective")
         self.group = next((event.args.group for event in self.sources if event.args.group), None)
+        self.group_name = str(next((event.args.group_name for event in self.sources if event.args.group_name), ""))
+        self.members = next((ranks for event in self.sources if (ranks := event.members)), ())
         self.name = next((one.name for one in reversed(records) if one.name != RECORDS[-1]), ran.name)
         self.elements = next((n for event in self.sources if (n := event.elements)), 0)
 

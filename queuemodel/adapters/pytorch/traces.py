@@ -28,6 +28,7 @@ from ...profile.profile import Profile
 from ...profile.records import Bucket, Gradient, Round
 from .. import recordings
 from ..recordings import RankTrace, StepClock, Unrecorded, constant, intersection, union
+from . import sharded
 from .events import (
     ALL_REDUCE,
     DONE_THERE,
@@ -76,6 +77,8 @@ def read_pytorch(
     """
     runs = [_read_run(Path(folder), progress) for folder in folders]
     recordings.ranks_of(folders, runs)
+    if any(one.operations for run in runs for trace in run for one in trace.rounds):
+        return _sharded_profile(runs, batch_size, say, unrecorded)
     reduced = _gradient_bytes(max(runs, key=lambda run: run[0].ranks))
     runs = [_each(run, lambda one: _last(one, reduced)) if run[0].ranks == 1 else run for run in runs]
     known = {str(folder): sizes for folder, run in zip(folders, runs, strict=True) if (sizes := _gradient_bytes(run))}
@@ -98,6 +101,26 @@ def read_pytorch(
     ignored = sum((Counter(trace.ignored) for run in runs for trace in run), Counter[str]())
     say("ignored " + (", ".join(f"{what}: {count:,}" for what, count in ignored.items()) or "nothing"))
     return recordings.profile_of_rounds(source, [_each(run, _as_sent) for run in runs], job, unrecorded)
+
+
+def _sharded_profile(
+    runs: Sequence[list[RankTrace]], batch_size: int, say: Callable[[str], object], unrecorded: Unrecorded
+) -> Profile:
+    """The profile of a job that shards its parameters."""
+    alone = [run for run in runs if run[0].ranks == 1]
+    named, words = sharded.with_roles([run for run in runs if run[0].ranks > 1]), []
+    for i, run in enumerate(named):
+        named[i], rule = sharded.with_edges(run)
+        words.append(rule)
+    largest = max(named, key=lambda run: run[0].ranks)[0]
+    scattered = [one.bytes for one in largest.rounds[0].operations if one.kind == "reduce-scatter"]
+    backends = {trace.backend for run in named for trace in run if trace.backend}
+    source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
+    job = {"batch_size": batch_size, "parameter_bytes": sum(scattered), "tensors": len(scattered)}
+    say(f"used {', '.join(map(recordings.recorded, [*alone, *named]))}; {'; '.join(words)}")
+    ignored = sum((Counter(trace.ignored) for run in runs for trace in run), Counter[str]())
+    say("ignored " + (", ".join(f"{what}: {count:,}" for what, count in ignored.items()) or "nothing"))
+    return recordings.profile_of_rounds(source, [*alone, *named], job, unrecorded)
 
 
 def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
@@ -165,9 +188,18 @@ def _read_rank(path: Path) -> RankTrace:
         )
     work = AcceleratorWork(events)
     rank_file = _rank_file(path, info, events, work)
-    waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
     handed = sorted(events, key=lambda event: (work.handed_over(event), event.cat in DONE_THERE))
     inside = recordings.by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
+    together = [list(collectives(own, work)) for own in inside]
+    if any(map(sharded.is_sharded, together)):
+        marks = [int(step.name.removeprefix("ProfilerStep#")) for step in steps]
+        return sharded.read_rank(
+            RankTrace(str(path), rank_file.rank, rank_file.ranks, str(info.get("backend", "")), []),
+            [sharded.Step(*one) for one in zip(marks, inside, together, strict=True)],
+            max([steps[0].ts, *(e.end for e in events if e.cat in DONE_THERE and work.handed_over(e) < steps[0].ts)]),
+            work,
+        )
+    waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
     rounds, ignored, cut, made, wrong = [], Counter[str](), dict[int, _Incomplete](), list[_Step](), None
     for index, (mark, span, own) in enumerate(zip(steps, work.steps(steps), inside, strict=True)):
         try:

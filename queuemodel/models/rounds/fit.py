@@ -222,7 +222,7 @@ def _networks(
     networks = {}
     for n, found in alike.items():
         recorded = len({one.rank for one in found})
-        if groups := [group for group in _by_number(found).values() if len(group) == recorded]:
+        if groups := [group for group in by_number(found).values() if len(group) == recorded]:
             slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
             networks[n] = estimate_network(slowest, ends, _sizes(found[0]), n, at_once, buffer, library=library)
     return networks
@@ -255,7 +255,7 @@ def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarra
 
     recorded, at = sorted({one.rank for one in rounds}), {(one.number, one.rank): i for i, one in enumerate(rounds)}
     ranks = len(recorded)
-    whole = [number for number, group in _by_number(rounds).items() if len(group) == ranks]
+    whole = [number for number, group in by_number(rounds).items() if len(group) == ranks]
     index = np.array([[at[number, rank] for rank in recorded] for number in whole], dtype=int)
     later, m = np.zeros(len(rounds)), len(whole)
     if m < 2:
@@ -314,7 +314,7 @@ def _sizes(one: Round) -> np.ndarray:
     return np.array([bucket.bytes for bucket in one.buckets], dtype=float)
 
 
-def _by_number(rounds: Sequence[Round]) -> dict[int, list[Round]]:
+def by_number(rounds: Sequence[Round]) -> dict[int, list[Round]]:
     groups: dict[int, list[Round]] = {}
     for one in rounds:
         groups.setdefault(one.number, []).append(one)

@@ -8,6 +8,9 @@ from functools import reduce
 
 import numpy as np
 
+#: Names of process groups begin with how they grow: with all ranks, not (they are of neighbours), or with the nodes.
+ALL, INSIDE, ACROSS = "all ranks", "inside a node", "across nodes"
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -25,6 +28,8 @@ class Task:
         Of a collective: the whole data, gathered or before it is scattered.
     group : str
         Process group of a collective.
+    ranks : int
+        How many ranks meet, neighbours; 0: all. It divides the number of ranks.
     """
 
     stream: str
@@ -32,6 +37,7 @@ class Task:
     kind: str = ""
     bytes: float = 0.0
     group: str = ""
+    ranks: int = 0
 
 
 def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -44,8 +50,25 @@ def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Seq
     free: dict[str, np.ndarray] = {}
     for task, duration, late in zip(tasks, seconds, latency, strict=True):
         start = reduce(np.maximum, [ends[i] for i in task.after], free.get(task.stream, np.zeros(1)))
-        if task.kind:  # its ranks meet
+        if task.kind and not task.ranks:  # its ranks meet
             start = np.max(start, axis=-1, keepdims=True)
+        elif task.kind and start.shape[-1] > 1:
+            groups = start.reshape(*start.shape[:-1], -1, task.ranks)
+            start = np.repeat(groups.max(axis=-1), task.ranks, axis=-1)
         free[task.stream] = start + duration
         ends.append(free[task.stream] + late)
     return ends
+
+
+def transfer_times(begin: np.ndarray, end: np.ndarray, collectives: Sequence[int]) -> np.ndarray:
+    """Seconds of each collective from when its last rank begins to when its last rank ends, (rounds, tasks); else 0.
+
+    ``begin`` and ``end`` (rounds, ranks, tasks) are by each rank's own clock. A collective ends everywhere at once, on
+    average over all of a round: that puts the clocks on top of each other.
+    """
+    taken = np.zeros((len(begin), begin.shape[-1]))
+    if len(collectives):
+        clock = (end[:, :1, collectives] - end[..., collectives]).mean(axis=-1, keepdims=True)
+        last = [(moments + clock).max(axis=1)[:, collectives] for moments in (begin, end)]
+        taken[:, collectives] = np.maximum(last[1] - last[0], 0.0)
+    return taken

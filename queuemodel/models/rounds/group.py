@@ -15,7 +15,7 @@ from ...transport.collectives import Algorithm
 from ...transport.sharing import BBR_SHARE, CONTROLS
 from .fit import FittedRounds
 from .schemes import Cost, Scheme
-from .times import NodeLink, message_costs
+from .times import Library, NodeLink, message_costs
 
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
 LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
@@ -38,9 +38,7 @@ class Group:
 
     ranks: int
     sizes: np.ndarray  # (p,): Bytes of the pieces that the scheme is given: buckets as recorded, or gradients
-    #: ready, computed: (samples, p) and (samples,): When the slowest rank had each piece, and had computed (s)
-    ready: np.ndarray
-    computed: np.ndarray
+    rows: np.ndarray  # (samples, p + 2): See `Scheme.time`; of the slowest rank (s)
     collective: Algorithm
     scheme: Scheme
     tail: float  # Seconds after the last of it
@@ -49,26 +47,18 @@ class Group:
         """Seconds of messages that need bandwidth, and that do not."""
         return partial(message_costs, collective=self.collective, ranks=self.ranks, link=link)
 
-    def mean_time(self, link: NodeLink, *, slower: float = 1.0) -> float:
-        """Mean seconds of a round when computation takes ``slower`` times as long."""
-        return float(self.times(link, slower=slower).mean())
-
     def times(self, link: NodeLink, *, slower: float = 1.0) -> np.ndarray:
-        """Seconds of each round, likewise."""
-        ready, computed = self.ready, self.computed
-        if slower != 1.0:
-            ready, computed = slower * ready, slower * computed
-        ends = self.scheme.time(self.sizes, ready, computed, self.cost(link))
-        return np.asarray(ends + self.tail)
+        """Seconds of each round when computation takes ``slower`` times as long."""
+        rows = self.rows if slower == 1.0 else slower * self.rows
+        return np.asarray(self.scheme.time(self.sizes, rows, self.cost(link)) + self.tail)
 
     def parts(self, link: NodeLink, compute: float) -> Parts:
         """What bandwidth, latency and waiting for the slowest add to a mean rank's computation.
 
         ``wire`` and ``messages`` are what the network and its latency would take if nothing overlapped.
         """
-        time = self.mean_time(link)
-        at_best = self.mean_time(link._replace(latency=0.0, buffer=0.0))
-        slowest = float(self.computed.mean())
+        time, at_best = (float(self.times(one).mean()) for one in (link, link._replace(latency=0.0, buffer=0.0)))
+        slowest = float(self.rows[:, -1].mean())
         work, wait = self.cost(link)(self.scheme.units(self.sizes))
         return Parts(
             time,
@@ -93,7 +83,7 @@ class Group:
                     np.array([link.bandwidth, link.latency]) * np.exp(sign * step), LEAST, MOST
                 )
                 moved = link._replace(bandwidth=bandwidth, latency=latency)
-                ends.append(self.mean_time(moved, slower=math.exp(sign * slower)))
+                ends.append(float(self.times(moved, slower=math.exp(sign * slower)).mean()))
             return math.log(ends[0] / ends[1]) / 2
 
         along = math.sqrt(max(covariance[0, 0], 0.0))
@@ -122,12 +112,12 @@ def in_turn_error(fitted: FittedRounds, *, late: bool) -> float:
     return IN_TURN_FROM_THREE if fitted.ranks > 2 else IN_TURN_ERROR
 
 
-def other_ranks_error(fitted: FittedRounds) -> float:
+def other_ranks_error(congestion_control: str, library: Library) -> float:
     """Error of the logarithm of the bandwidth among more ranks than recorded, several messages at a time (TCP)."""
-    control = CONTROLS.get(fitted.congestion_control)
+    control = CONTROLS.get(congestion_control)
     if control:
         return 0.0 if control.fills else UNSTEADY
-    return UNSTEADY * BBR_SHARE**0.5 if fitted.library.single else 0.0
+    return UNSTEADY * BBR_SHARE**0.5 if library.single else 0.0
 
 
 def computation_error(fitted: FittedRounds, stragglers: float, ranks: int) -> float:

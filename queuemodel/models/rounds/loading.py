@@ -17,9 +17,6 @@ from ...profile.records import Round
 #: Batches that are loaded ahead, as by PyTorch's DataLoader for each of its processes unless specified otherwise.
 AHEAD = 2
 
-#: Rounds until it no longer matters that loaders began with nothing.
-WARM_UP = 50
-
 
 def loading_times(rounds: Sequence[Round]) -> tuple[np.ndarray, ...]:
     """Seconds that batches took to load, an array for each rank of the run that waited most; none if no rank waited.
@@ -67,27 +64,3 @@ def _product_limit(values: np.ndarray, exact: np.ndarray) -> np.ndarray:
         left -= mass[i]
     at = np.searchsorted(np.cumsum([left, *mass]), (np.arange(len(values)) + 0.5) / len(values))
     return np.append(0.0, values[order])[at]
-
-
-def input_waits(
-    loading: Sequence[np.ndarray], times: np.ndarray, *, ranks: int, steps: int = 1, seed: int = 0
-) -> np.ndarray:
-    """Seconds for which the ranks wait, in each of successive rounds, until the last of them has its batch.
-
-    Rank r's batches take as those of the recorded rank r (``loading``), beyond them in turn; ``times`` (m,) are
-    seconds of the rounds without waiting, in each of which a rank takes ``steps`` batches.
-    """
-    rng = np.random.default_rng(seed)
-    times = np.concatenate([np.full(WARM_UP, times.mean()), times])
-    load = np.empty((len(times), ranks))
-    for i, own in enumerate(loading[:ranks]):
-        alike = load[:, i :: len(loading)]
-        alike[:] = rng.choice(own, (*alike.shape, steps)).sum(axis=-1)
-    taken = np.zeros((len(times) + AHEAD, ranks))  # shifted by AHEAD rounds
-    made, end, waited = np.zeros(ranks), 0.0, np.empty(len(times))
-    for k, seconds in enumerate(times):
-        made = np.maximum(made, taken[k]) + load[k]
-        np.maximum(made, end, out=taken[k + AHEAD])
-        waited[k] = taken[k + AHEAD].max() - end
-        end += waited[k] + seconds
-    return waited[WARM_UP:]

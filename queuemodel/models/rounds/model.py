@@ -17,14 +17,14 @@ from ...base.estimates import Parameter
 from ...base.files import constants
 from ...base.results import counted, percent
 from ...curves.prediction import Prediction
-from ...profile.bandwidth import contradiction, hardly_used, transfer_time
+from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
-from ...profile.scenario import Scenario, of_group
+from ...profile.scenario import GRADIENT_PRECISIONS, Scenario, of_group
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
-from ...transport.trees import COLLECTIVES
+from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
 from .fit import FittedRounds, fit_rounds, rounds_of_steps
 from .group import (
@@ -40,9 +40,9 @@ from .group import (
     in_turn_error,
     other_ranks_error,
 )
-from .loading import input_waits
+from .ranks import Ranks
 from .schemes import SCHEMES, Buckets, Scheme, Slices
-from .times import NodeLink, slowest_of
+from .times import NodeLink, at_bandwidth, slowest_of
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
@@ -55,14 +55,14 @@ ERROR_PER_DOUBLING, ROUND_NOISE = _NUMBERS["error_per_doubling"], _NUMBERS["roun
 #: Groups drawn for a prediction.
 SAMPLES = 200
 
-#: Numbers of ranks, of many, for which is computed what is smooth between them.
-SMOOTH = 40
+#: Numbers of ranks, of many, for which is computed what is smooth between them: errors, and waits for input.
+SMOOTH, WAITS = 40, 12
 
 #: Rounds drawn where several steps make one.
 ACCUMULATED = 240
 
-#: Successive rounds in which ranks wait for their input.
-SUCCESSIVE = 600
+#: Successive rounds in which ranks wait for their input, and runs of a group of at most so few ranks.
+SUCCESSIVE, RUNS, FEW_RANKS = 20, 64, 32
 
 #: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
 LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
@@ -76,7 +76,7 @@ METHOD, NEEDS = "", "a profile with recorded rounds, or steps with operations"
 
 def refuses(data: Data, question: Scenario) -> str:
     """See `Kind`."""
-    if not isinstance(data, Profile) or not (data.steps or data.rounds):
+    if not isinstance(data, Profile) or not (data.steps or data.rounds) or data.strategy:
         return OTHER_DATA
     if strategy_of(data, question) == "all-reduce":
         return ""
@@ -104,7 +104,7 @@ class AllReduceModel(Model):
 
     fitted: FittedRounds
     measured: tuple[Measurement, ...] = ()
-    changes = (*of_group("rounds"), "bandwidth", "accelerator_speed", "batch_size")
+    changes = (*of_group("rounds"), "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of all-reduce"
 
     @property
@@ -133,13 +133,10 @@ class AllReduceModel(Model):
         """What a node's link carries among so many ranks."""
         carried, latency = self.fitted.carried(ranks)
         carried *= math.exp(-self.fitted.library.slower * self._doublings(ranks))
-        bandwidth, nominal = self.scenario.bandwidth, self.fitted.nominal
-        if bandwidth not in (None, nominal):
-            seconds = transfer_time(np.array(1.0 / carried), 1.0, nominal=nominal, bandwidth=bandwidth)
-            carried = 1.0 / float(seconds)
         alone = self._in_turn and isinstance(self.collective, Ring)
         wanted = self.scenario.latency
-        return NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
+        link = NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
+        return at_bandwidth(link, self.fitted.nominal, self.scenario.bandwidth)
 
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""
@@ -153,6 +150,7 @@ class AllReduceModel(Model):
             "bandwidth": fitted.nominal, "latency": fitted.latency, "batch_size": fitted.job.batch_size,
             "accelerator_speed": 1.0, "collective": fitted.library.collective, "accumulation": 1, "ranks_per_node": 1,
             "inside_bandwidth": self.scenario.inside_bandwidth,
+            "worker_speeds": (1.0,) * len(self.scenario.worker_speeds or ()),
         }  # fmt: skip
         wanted = self.scenario.specified | ({"collective": self._combined} if self.scenario.collective else {})
         return any(value != own.get(name) for name, value in wanted.items())
@@ -191,14 +189,19 @@ class AllReduceModel(Model):
     def _sent(self) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of what the scheme is given, (p,), and when one rank had it, (m, p): buckets, or gradients."""
         if not self._in_gradients:
-            return self.fitted.bucket_bytes, self.fitted.ready
+            return self.fitted.bucket_bytes * self.precision, self.fitted.ready
         sizes, moments = self.fitted.gradients
-        return sizes, moments * (self.fitted.computed / self.fitted.computed.mean())[:, None]
+        return sizes * self.precision, moments * (self.fitted.computed / self.fitted.computed.mean())[:, None]
+
+    @property
+    def precision(self) -> float:
+        """Bytes of a gradient over those that were recorded."""
+        return GRADIENT_PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
 
     @property
     def _combined(self) -> Algorithm:
-        wanted: Any = self.scenario.collective
-        return COLLECTIVES[wanted] if isinstance(wanted, str) else wanted or self.fitted.library.collective
+        wanted = self.scenario.collective
+        return algorithm_of(wanted) if wanted else self.fitted.library.collective
 
     @cached_property
     def collective(self) -> Algorithm:
@@ -224,7 +227,8 @@ class AllReduceModel(Model):
     def beyond(self) -> float:
         """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
         seconds = self.fitted.alone - float(self.fitted.computed.mean())
-        return seconds if seconds > 0 else seconds * self.slowness * self.steps_per_round
+        by = self.slowness * self.steps_per_round * float(self.slower(1)[0])
+        return seconds if seconds > 0 else seconds * by
 
     @property
     def steps_per_round(self) -> int:
@@ -241,16 +245,30 @@ class AllReduceModel(Model):
         """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
         return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
 
-    def pieces(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes (p,) of what the scheme is given, and rows (m, p + 1): when one rank had each, and had computed."""
+    def slower(self, ranks: int) -> np.ndarray:
+        """How many times as long as recorded each rank computes, by ``worker_speeds``, (ranks,)."""
+        speeds = self.scenario.worker_speeds or (1.0,) * ranks
+        if len(speeds) < ranks:
+            raise ModelError(f"workers must be at most {len(speeds)}, the number of worker_speeds, got {ranks}")
+        return 1 / np.array(speeds[:ranks])
+
+    def paces(self, ranks: int) -> np.ndarray:
+        """How many times as long each rank computes as the typical recorded one; alone, as it did, (ranks,)."""
+        recorded = self.fitted.paces if ranks > 1 else ()
+        return np.append(recorded, np.ones(ranks))[:ranks] * self.slower(ranks)
+
+    def pieces(self, steps: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes (p,) of what the scheme is given, and rows (m, p + 2) of one rank, as `Scheme.time` gets them.
+
+        The gradients are those of the last of the steps.
+        """
         sizes, ready = self._sent
-        rows = np.column_stack([ready, self.fitted.computed])
-        return sizes, _accumulated(rows, self.steps_per_round, seed) * self.slowness
+        rows = np.column_stack([ready, self.fitted.computed]) * self.slowness
+        return sizes, _accumulated(np.column_stack([rows[:, 0], rows]), steps, seed)
 
     def group(self, ranks: int, sizes: np.ndarray, slowest: np.ndarray) -> Group:
-        """Rounds whose slowest rank had each of these pieces, and had computed, at such seconds (samples, p + 1)."""
-        scheme, tail = self.scheme, self.fitted.tail
-        return Group(ranks, sizes, slowest[:, :-1], slowest[:, -1], self.collective, scheme, tail)
+        """Rounds whose slowest rank had these pieces, and had computed, at such seconds (samples, p + 2)."""
+        return Group(ranks, sizes, slowest, self.collective, self.scheme, self.fitted.tail)
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """Groups drawn from the recorded ranks, their rounds timed by `round_time`; the same draws for every number.
@@ -258,7 +276,8 @@ class AllReduceModel(Model):
         Errors: the sampling of rounds, bandwidth and latency, and the model where nothing was recorded.
         """
         k, fitted = self.steps_per_round, self.fitted
-        compute = float(fitted.computed.mean() * self.slowness * k)
+        mean = np.cumsum(self.slower(workers[-1]))[workers - 1] / workers
+        compute = float(fitted.computed.mean() * self.slowness * k) * mean
         parts, effects = self._rounds(workers, compute, seed)
         waited, longer, ahead = self._waited(workers, parts[0], seed)
         T, network, latency, stragglers, wire, messages = parts
@@ -272,7 +291,8 @@ class AllReduceModel(Model):
         most = T[0] + wire + messages + stragglers
         here = [point for point in self.measured if self.is_here(point)]
         behind = self.input > T[-1] - waited[-1]
-        shares = dict(zip(PLACES, added[-1], strict=True), compute=compute, input=math.inf if behind else waited[-1])
+        shares = dict(zip(PLACES, added[-1], strict=True), compute=compute[-1])
+        shares["input"] = math.inf if behind else waited[-1]
         return Outcome(
             workers=workers,
             throughput=k * workers / T,
@@ -318,29 +338,29 @@ class AllReduceModel(Model):
 
     @property
     def _algorithm(self) -> str:
-        own = type(self._combined)
-        return next((name for name, one in COLLECTIVES.items() if type(one) is own), own.__name__)
+        return name_of(self._combined)
 
-    def _first(self, compute: float) -> float:
+    def _first(self, compute: np.ndarray) -> np.ndarray:
         """Seconds of a round before the network can have anything to do."""
-        ready = self._sent[1]
-        if self.scheme.crosses or not ready.size:
-            return 0.0
-        return float(ready[:, 0].mean()) * self.slowness + compute * (1 - 1 / self.steps_per_round)
+        ready, k = self._sent[1], self.steps_per_round
+        forward = 0.0 if self.scheme.crosses or not ready.size else ready[:, 0].mean() / self.fitted.computed.mean()
+        return np.asarray(compute * (1 - (1 - forward) / k))
 
-    def _rounds(self, ranks: np.ndarray, compute: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _rounds(self, ranks: np.ndarray, compute: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """`Parts` of a round, each an array over numbers of ranks (n,), and its errors by cause (n, 3)."""
-        fitted = self.fitted
-        sizes, rows = self.pieces(seed)
+        sizes, rows = self.pieces(self.steps_per_round, seed)
+        typical = float(self.fitted.computed.mean() * self.slowness * self.steps_per_round)
         sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
         found, effects = [], []
-        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=fitted.paces)
-        for slowest, n in zip(drawn, ranks.tolist(), strict=True):
+        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=self.paces(ranks[-1]))
+        for slowest, n, own in zip(drawn, ranks.tolist(), compute.tolist(), strict=True):
             group, link = self.group(n, sizes, slowest), self.among(n)
-            alone = Parts(compute + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
-            found.append(alone if n == 1 else group.parts(link, compute))
+            alone = Parts(own + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
+            found.append(alone if n == 1 else group.parts(link, own))
             if n in sure:
-                sampling = computation_error(fitted, found[-1].stragglers / compute, n)
+                slowest_own = typical * self.slower(n).max()
+                late = max((found[-1].stragglers + own) / slowest_own - 1, 0.0)
+                sampling = computation_error(self.fitted, late, n)
                 effects.append(group.effects(link, self._covariance(n), sampling))
         every = [np.interp(np.log(ranks), np.log(sure), one) for one in zip(*effects, strict=True)]
         return np.transpose(found), np.column_stack(every)
@@ -348,7 +368,11 @@ class AllReduceModel(Model):
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
         doublings = self._doublings(ranks)
-        unsteady = 0.0 if self._in_turn or not doublings else other_ranks_error(self.fitted)
+        unsteady = (
+            0.0
+            if self._in_turn or not doublings
+            else other_ranks_error(self.fitted.congestion_control, self.fitted.library)
+        )
         other = self.fitted.library.slower_error * doublings, unsteady
         covariance = self.fitted.covariance + np.diag([np.dot(other, other), 0.0])
         if self.fitted.unrecorded and (ranks != self.fitted.ranks or self.other_machines):
@@ -356,26 +380,28 @@ class AllReduceModel(Model):
         return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error
 
     def _waited(self, ranks: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
-        """Mean seconds for which rounds of such times wait for input, and their errors: by sampling, of the model."""
+        """Mean seconds by which waits for input make rounds longer, and their errors: by sampling, of the model."""
         if not self.loading:
             return np.zeros((3, len(ranks)))
         recorded = np.concatenate(self.loading)
         variation = float(recorded.std() / recorded.mean())
-        sampling = math.exp(variation / len(recorded) ** 0.5)
-        some = np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)
+        sampling, loading = math.exp(variation / len(recorded) ** 0.5), self.fitted.loading
+        ways = [(), loading, tuple(sampling * own for own in loading)]
+        models = [replace(self, fitted=replace(self.fitted, loading=way)) for way in ways]
+        some = np.unique(np.geomspace(1, len(ranks), WAITS).astype(int) - 1)
         found = []
         for n, time in zip(ranks[some].tolist(), times[some], strict=True):
-            mean, more = (
-                float(
-                    input_waits(
-                        loading, np.full(SUCCESSIVE, time), ranks=n, steps=self.steps_per_round, seed=seed
-                    ).mean()
-                )
-                for loading in (self.loading, [sampling * own for own in self.loading])
-            )
-            longer = math.log((time + more) / (time + mean))
-            found.append((mean, longer, AHEAD_ERROR * min(variation, 1.0) * mean / (time + mean)))
+            without, mean, more = (model.mean_round(n, seed) for model in models)
+            waited = max(mean - without, 0.0)
+            longer = math.log(max(more / mean, 1.0))
+            found.append((waited, longer, AHEAD_ERROR * min(variation, 1.0) * waited / (time + waited)))
         return np.array([np.interp(np.log(ranks), np.log(ranks[some]), one) for one in zip(*found, strict=True)])
+
+    def mean_round(self, ranks: int, seed: int) -> float:
+        """Mean seconds of successive rounds, in which ranks wait for their input."""
+        runs = max(RUNS * FEW_RANKS // max(ranks, FEW_RANKS), 4)
+        group = Ranks(self, ranks, [np.random.default_rng(seed)], runs=runs)
+        return float(np.mean([group.round()[2] for _ in range(SUCCESSIVE)]))
 
     def check(self) -> None:
         """See `Model`: refuse what the profile does not determine, and what does not fit together."""
@@ -465,9 +491,11 @@ class AllReduceModel(Model):
 
 
 def _accumulated(rows: np.ndarray, steps: int, seed: int) -> np.ndarray:
-    """Rows (m, p + 1) of when a rank had each piece, and had computed, after ``steps`` - 1 steps of its own."""
+    """Rows (m, p + 2) of a rank's last step, after ``steps`` - 1 steps of its own."""
     if steps == 1:
         return rows
     rng = np.random.default_rng(seed)
     before = rows[rng.integers(len(rows), size=(ACCUMULATED, steps - 1)), -1].sum(axis=1)
-    return rows[np.arange(ACCUMULATED) % len(rows)] + before[:, None]
+    rows = rows[np.arange(ACCUMULATED) % len(rows)]
+    rows[:, 1:] += before[:, None]
+    return rows

@@ -38,8 +38,11 @@ class Scheme(Protocol):
     def transit(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
         """When the message of each piece begins and ends, (S, p), where the group has them at ``ready`` (S, p)."""
 
-    def time(self, sizes: np.ndarray, ready: np.ndarray, computed: np.ndarray, cost: Cost) -> np.ndarray:
-        """Seconds of each round (S,)."""
+    def time(self, sizes: np.ndarray, rows: np.ndarray, cost: Cost) -> np.ndarray:
+        """Seconds of each round (S,).
+
+        ``rows`` (S, p + 2): how long a forward pass takes, when the group has each piece, and when all have computed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,11 @@ class Buckets:
         bucket = np.searchsorted(ends, np.arange(len(sizes)))
         return begin[:, bucket], over[:, bucket]
 
-    def time(self, sizes: np.ndarray, ready: np.ndarray, computed: np.ndarray, cost: Cost) -> np.ndarray:
+    def time(self, sizes: np.ndarray, rows: np.ndarray, cost: Cost) -> np.ndarray:
         """See `Scheme`; the max-plus recursion of `round_time`."""
         work, wait = cost(self.units(sizes))
-        at = ready if self.cap == 0 else ready[:, self.ends(sizes)]
-        return round_time(at, computed, work, wait, at_once=self.at_once or 1)
+        at = rows[:, 1:-1] if self.cap == 0 else rows[:, 1 + self.ends(sizes)]
+        return round_time(at, rows[:, -1], work, wait, at_once=self.at_once or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +124,10 @@ class Fusion:
         phase = (np.arange(len(ready)) + 0.5) / len(ready) * self.cycle
         return in_cycles(ready, phase, sizes.astype(float), self.cap, self.cycle, volumes, np.add(*cost(volumes)))
 
-    def time(self, sizes: np.ndarray, ready: np.ndarray, computed: np.ndarray, cost: Cost) -> np.ndarray:
+    def time(self, sizes: np.ndarray, rows: np.ndarray, cost: Cost) -> np.ndarray:
         """See `Scheme`."""
-        _, ends = self.transit(sizes, ready, cost)
-        return np.maximum(ends.max(axis=1, initial=-np.inf), computed)
+        _, ends = self.transit(sizes, rows[:, 1:-1], cost)
+        return np.maximum(ends.max(axis=1, initial=-np.inf), rows[:, -1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +170,14 @@ class Slices:
         units, first = self.units(sizes), np.append(0, np.cumsum(self.counts(sizes)))
         return by_priority(np.ascontiguousarray(ready), first, *cost(units), units, self.credit)
 
-    def time(self, sizes: np.ndarray, ready: np.ndarray, computed: np.ndarray, cost: Cost) -> np.ndarray:
-        """See `Scheme`: from the end of one forward pass to that of the next."""
+    def time(self, sizes: np.ndarray, rows: np.ndarray, cost: Cost) -> np.ndarray:
+        """See `Scheme`: from the end of one round's first forward pass to that of the next."""
+        forward, ready, computed = rows[:, :1], rows[:, 1:-1], rows[:, -1]
         if not len(sizes):
             return computed
         _, ends = self.transit(sizes, ready, cost)
         gaps = np.diff(ready.mean(axis=0), prepend=ready[:, 0].mean())
         share = np.cumsum(gaps) / gaps.sum() if gaps.sum() > 0 else np.ones(len(sizes))
-        forward = ready[:, :1]  # it is over, but for the last layer, when the first gradient is ready
         return np.maximum((ends + forward * share).max(axis=1) - forward[:, 0], computed)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...base.checks import FASTEST_LINK
 from ...base.files import constants
+from ...profile.bandwidth import transfer_time
 from ...profile.records import Round
 from ...transport.collectives import NCCL, Algorithm, Link, Ring
 from ...transport.sharing import ring_lateness
@@ -37,7 +38,7 @@ def round_time(
 
 
 def slowest_of(
-    rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int, paces: Sequence[float] = ()
+    rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int, paces: Sequence[float] | np.ndarray = ()
 ) -> Iterator[np.ndarray]:
     """When the slowest of n ranks has each bucket: for each n of ``ranks`` (increasing), shape (samples, b).
 
@@ -52,7 +53,7 @@ def slowest_of(
     for wanted in ranks:
         while n < wanted:
             rows = draw(rng, samples)
-            np.maximum(slowest, paces[n] * rows if n < len(paces) else rows, out=slowest)
+            np.maximum(slowest, paces[n] * rows if n < len(paces) and paces[n] != 1 else rows, out=slowest)
             n += 1
         yield slowest.copy()
 
@@ -171,6 +172,14 @@ class NodeLink(NamedTuple):
     bandwidth: float
     latency: float
     buffer: float = 0.0
+
+
+def at_bandwidth(link: NodeLink, nominal: float | None, bandwidth: float | None) -> NodeLink:
+    """The link when its nominal bandwidth, bytes per second, is another; None: as it is."""
+    if bandwidth in (None, nominal):
+        return link
+    seconds = transfer_time(np.array(1.0 / link.bandwidth), 1.0, nominal=nominal, bandwidth=bandwidth)
+    return link._replace(bandwidth=1.0 / float(seconds))
 
 
 def message_costs(

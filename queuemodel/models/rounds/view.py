@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from ...base.errors import ModelError
 from ...base.estimates import normal_quantile
 from ...base.files import write_json
 from ...base.results import Result, percent
-from ...profile.records import MOST_RANKS, Bucket
-from .loading import input_waits
+from ...profile.records import MOST_RANKS, Bucket, Round
 from .model import AllReduceModel
+from .ranks import Ranks
 from .times import sampler
 
 if TYPE_CHECKING:
@@ -29,31 +29,11 @@ if TYPE_CHECKING:
 MOST_BUCKETS = 400
 
 
-class RankView(Protocol):
-    """One rank's round, recorded (`queuemodel.profile.records.Round`) or simulated."""
-
-    @property
-    def number(self) -> int:
-        """Of the round."""
-
-    @property
-    def round_time(self) -> float:
-        """Seconds."""
-
-    @property
-    def computed(self) -> float:
-        """Seconds until the backward pass was over."""
-
-    @property
-    def buckets(self) -> list[Bucket]:
-        """In the order in which they were handed over."""
-
-
-def plot_round(one: RankView, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+def plot_round(one: Round | RankRound, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Draw one rank's round, a row for each bucket: computed (grey), waiting (light), on the network (solid).
 
     A bucket is computed from when the one before it was ready. It waits for slower ranks and for buckets before it; in
-    a recorded round, what it input_waits for after its all-reduce began on this rank counts as transit.
+    a recorded round, what it waits for after its all-reduce began on this rank counts as transit.
 
     Parameters
     ----------
@@ -105,7 +85,7 @@ def _size(size: int) -> str:
 LANES = {"computation": 0, "waiting": 1000, "in transit": 2000}
 
 
-def round_events(views: Sequence[Sequence[RankView]], starts: Sequence[float]) -> list[dict[str, Any]]:
+def round_events(views: Sequence[Sequence[RankRound]], starts: Sequence[float]) -> list[dict[str, Any]]:
     """Events of rounds that begin at these seconds, for each rank its view of each round."""
     events: list[dict[str, Any]] = []
     for rank, rounds in enumerate(views):
@@ -159,15 +139,20 @@ class SimulatedRounds(Result):
     seed: int
     sizes: np.ndarray  # (p,): Bytes of what is sent: recorded buckets, or gradients
     #: ready, computed: (rounds, ranks, p) and (rounds, ranks): When each rank had each piece, and had computed, since
-    #: the round began (s)
+    #: the round began, its waits for input included (s)
     ready: np.ndarray
     computed: np.ndarray
     begin: np.ndarray  # begin, end: (rounds, p): When the message of each piece was under way
     end: np.ndarray
     times: np.ndarray  # (rounds,): Seconds of each round
-    waited: np.ndarray  # (rounds,): Seconds of it in which all waited for a rank's input
+    waits: np.ndarray  # (rounds, ranks): Seconds of it for which each rank waited for its input
     confidence: float  # Of the interval around the throughput
     digits = 3
+
+    @property
+    def waited(self) -> np.ndarray:
+        """Seconds by which the last rank had computed later for waits for input, (rounds,)."""
+        return np.asarray(self.computed.max(axis=1) - (self.computed - self.waits).max(axis=1))
 
     @property
     def throughput(self) -> float:
@@ -217,7 +202,7 @@ class SimulatedRounds(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row: throughput, its interval, and mean seconds of a round and its parts."""
         lower, upper = self.interval
-        slowest = self.computed.max(axis=1)
+        mean, slowest = float((self.computed - self.waits).mean()), self.computed.max(axis=1)
         return [
             {
                 "ranks": self.ranks,
@@ -225,9 +210,9 @@ class SimulatedRounds(Result):
                 "lower": lower,
                 "upper": upper,
                 "round_time": float(self.times.mean()),
-                "computation": float(self.computed.mean()),
-                "stragglers": float(slowest.mean() - self.computed.mean()),
-                "communication": float(np.maximum(self.times - self.waited - slowest, 0.0).mean()),
+                "computation": mean,
+                "stragglers": float((slowest - self.waited).mean() - mean),
+                "communication": float(np.maximum(self.times - slowest, 0.0).mean()),
                 **({"input": float(self.waited.mean())} if self.waited.any() else {}),
             }
         ]
@@ -261,23 +246,21 @@ def simulate_rounds(
     require_count(rounds, "simulate_rounds: rounds", most=10_000_000 // ranks)
     require_seed(seed, "simulate_rounds: seed")
     require_share(confidence, "simulate_rounds: confidence", open_ended=True)
-    sizes, rows = model.pieces(seed)
-    drawn = sampler(rows)(np.random.default_rng(seed), rounds * ranks).reshape(rounds, ranks, -1)
-    paces = model.fitted.paces[:ranks]
-    drawn[:, : len(paces)] *= np.array(paces)[:, None]
-    drawn = np.maximum.accumulate(drawn, axis=-1)
-    ready, computed = drawn[..., :-1], drawn[..., -1]
-    slowest = drawn.max(axis=1)
-    if ranks == 1:
-        begin, end, times = slowest[:, :-1], slowest[:, :-1], slowest[:, -1] + model.beyond
-    else:
-        group, link = model.group(ranks, sizes, slowest), model.among(ranks)
-        begin, end = model.scheme.transit(sizes, group.ready, group.cost(link))
-        times = group.times(link)
-    waited = np.zeros(rounds)
+    sizes, own = model.pieces(model.steps_per_round, seed)
+    rng, link = np.random.default_rng(seed), model.among(ranks)
     if model.loading:
-        waited = input_waits(model.loading, times, ranks=ranks, steps=model.steps_per_round, seed=seed)
+        running = Ranks(model, ranks, [rng])
+        rows, waits, times = map(np.concatenate, zip(*(running.round() for _ in range(rounds)), strict=True))
+    else:
+        rows = sampler(own)(rng, rounds * ranks).reshape(rounds, ranks, -1) * model.paces(ranks)[:, None]
+        rows, waits = np.maximum.accumulate(rows, axis=-1), np.zeros((rounds, ranks))
+    group = model.group(ranks, sizes, rows.max(axis=1))
+    begin = end = group.rows[:, 1:-1]
+    if ranks > 1:
+        begin, end = model.scheme.transit(sizes, begin, group.cost(link))
+    if not model.loading:
+        times = group.times(link) if ranks > 1 else group.rows[:, -1] + model.beyond
     return SimulatedRounds(
-        model, ranks, seed=seed, sizes=sizes, ready=ready, computed=computed, begin=begin, end=end,
-        times=times + waited, waited=waited, confidence=confidence,
+        model, ranks, seed=seed, sizes=sizes, ready=rows[..., 1:-1], computed=rows[..., -1], begin=begin, end=end,
+        times=times, waits=waits, confidence=confidence,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -27,6 +27,8 @@ DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
 PROBES, REWEIGHTED = 50, 3
 #: Share of draws that a temperature leaves effective, and moves at each: more, where few lineages survive the first.
 TEMPERING = ((0.5, 6), (0.9, 24))
+#: Groups of workers up to which that takes about a second.
+MOST_AGAIN = 30
 #: Least moves after the last temperature; acceptance that their length is adapted to.
 LAST_MOVES, ACCEPTANCE = 24, 0.25
 
@@ -93,7 +95,8 @@ class ScalingData:
 
     def relative(self, u: np.ndarray, x: Sizes) -> np.ndarray:
         """Log step time (B, n) beside the levels."""
-        law, v = asynchronous if self.prior.asynchronous else synchronous, self.values(u)
+        law = asynchronous if self.prior.asynchronous else partial(synchronous, strategy=self.prior.kind)
+        v = self.values(u)
         compute = self.compute(v, x)
         base = law(v, x.on(self.groups[0][0]), compute) * (self.weights(x) @ self.batches[1] / self.reference)
         return np.asarray(np.log(law(v, x, compute) * compute / base))
@@ -144,7 +147,7 @@ class ScalingData:
             for kept, moves in TEMPERING:
                 found, ancestors = temper(log_likelihood, u[:, shown], rng, kept=kept, moves=moves)
                 effective = effective_draws(np.bincount(ancestors).astype(float))
-                if effective >= NUMBERS["effective"]:
+                if effective >= NUMBERS["effective"] or len(self.groups) > MOST_AGAIN:
                     break
             u[:, shown] = found
         level, precision, _ = self.levels(u)

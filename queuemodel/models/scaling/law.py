@@ -1,35 +1,47 @@
-"""How long a step takes on n workers: computation, reduction in a node and between nodes, or servers.
+"""How long a step takes on n workers: computation, what they send in a node and between nodes, or servers.
 
-    T = f c + ((1 - f) c ⊕ m),    x ⊕ y = (x^γ + y^γ)^(1/γ)
+    T = (f c ⊕ G) + ((1 - f) c ⊕ R),    x ⊕ y = (x^γ + y^γ)^(1/γ)
 
-c is computation, f its share before the first gradient, and m hides behind the rest for as long as that lasts (a smooth
-maximum, as in A. Qiao et al., "Pollux", OSDI 2021, who take f = 0). Synchronized workers, n of them on k nodes and g on
-the fullest, wait for the slowest, c = C (1 + s E_n), E_n being the mean of the largest of n standard normal numbers and
-C the computation of one. Their m is an all-reduce,
+c is computation and f its share before the first gradient. G is sent meanwhile, and R during the rest; each hides
+behind its part of the computation for as long as that lasts (a smooth maximum, as in A. Qiao et al., "Pollux", OSDI
+2021). Synchronized workers, n of them on k nodes and g on the fullest, wait for the slowest, c = C (1 + s E_n), E_n
+being the mean of the largest of n standard normal numbers and C the computation of one. With all-reduce, G = 0 and
 
-    m = L 2 (g - 1)/g                                       on one node (a ring: Patarasuk and Yuan, 2009),
-    m = W g^a G_p(g k)/G_p(2 g) + A G_q(k/2)/G_q(2)         on more,
+    R = L 2 (g - 1)/g                                       on one node (a ring: Patarasuk and Yuan, 2009),
+    R = W g^a G_p(g k)/G_p(2 g) + A G_q(k/2)/G_q(2)         on more,
 
 with the growth law G_p(n) = (n^p - 1)/p (Box and Cox, 1964): linear for p = 1, log n for 0, a ring's bandwidth 1 - 1/n
 for -1, flat far below. W is in proportion to bytes, A is latencies and stragglers, and neither tells of the other: what
-costs much on two nodes is limited by bandwidth, and grows little. Asynchronous workers share servers: f = 0, and
-m = D n^p is the busiest server's demand times the workers, or less where servers grow with the workers (p < 1); T then
-lies between the asymptotes of a closed network. All times are relative to a step of the smallest measured group.
+costs much on two nodes is limited by bandwidth, and grows little. Where workers hold shards of the parameters (S.
+Rajbhandari et al., "ZeRO", SC 2020; Y. Zhao et al., "PyTorch FSDP", VLDB 2023), an all-gather of them takes
+
+    S(n, k) = V (1 - 1/k) + l (n - 1)    on k nodes,    L (g - 1)/g + l r (g - 1)    on one,
+
+V being their bytes over the bandwidth of a node, l the latency of a message times the layers, and r that in a node over
+that between nodes. A reduce-scatter takes as long. Fully sharded: G = S and R = 2 S; with gathers once (zero-1): G = S
+and R = S; shards in each node (hsdp): those of one node, and an all-reduce between nodes, R + 2 S(k, k). Asynchronous
+workers share servers: m = D n^p, the busiest server's demand times the workers, or less where servers grow with the
+workers (p < 1), hides behind all of c; T then lies between the asymptotes of a closed network. All times are relative
+to a step of the smallest measured group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
+from ...base.files import constants
 from ...profile.measurements import Measurement
 from ..closed_network.demands import largest_share
 from ..closed_network.rules import order_statistic
 
 Values = Mapping[str, np.ndarray]  # of each parameter, shape (B, 1)
+Sent = np.ndarray | float  # relative time (B, m) of what is sent, at placements
+#: Latency of a message inside a node over that between nodes.
+INSIDE: float = constants(__package__, "prior.toml")["numbers"]["inside"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,16 +93,55 @@ def growth(n: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     return np.asarray(np.expm1(p * np.log(n)) / p)
 
 
-def synchronous(v: Values, x: Sizes, compute: np.ndarray) -> np.ndarray:
-    """Relative step time (B, n) of synchronized workers, from the relative computation (1 or B, n) of one."""
-    n, k, g = x.placements.T
+def all_reduce(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray) -> tuple[Sent, Sent]:
+    """Relative time (B, m) of what is sent before the first gradient and after, of gradients reduced."""
     one, k = k < 2, np.maximum(k, 2.0)
     W = v["between nodes"] * g ** v["link sharing"] * growth(g * k, v["growth"]) / growth(2.0 * g, v["growth"])
     A = v["latency"] * growth(k / 2.0, v["latency growth"]) / growth(np.array(2.0), v["latency growth"])
-    m = np.where(one, v["inside a node"] * 2.0 * (g - 1.0) / g, W + A)[:, x.placement]
+    return 0.0, np.where(one, v["inside a node"] * 2.0 * (g - 1.0) / g, W + A)
+
+
+def sharded(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray, *, reductions: float = 2.0) -> tuple[Sent, Sent]:
+    """The same of parameters gathered, with as many gathers and reduce-scatters after the first gradient."""
+    one = v["inside a node"] * (g - 1.0) / g + v["latency"] * INSIDE * (g - 1.0)
+    S = np.where(k < 2, one, _between(v, n, k))
+    return S, reductions * S
+
+
+def hybrid(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray) -> tuple[Sent, Sent]:
+    """The same of shards in each node, whose gradients are reduced between nodes."""
+    G, R = sharded(v, g, np.ones_like(k), g)
+    return G, R + 2.0 * _between(v, k, k)
+
+
+def _between(v: Values, n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Gather of all parameters by n ranks on k nodes."""
+    return np.asarray(v["gather"] * (1.0 - 1.0 / k) + v["latency"] * (n - 1.0))
+
+
+#: What sharded workers send, by way of training; others reduce gradients.
+TRANSFERS: dict[str, Callable[..., tuple[Sent, Sent]]] = {
+    "fsdp": sharded, "hsdp": hybrid, "zero-1": partial(sharded, reductions=1.0),
+}  # fmt: skip
+
+
+def synchronous(v: Values, x: Sizes, compute: np.ndarray, strategy: str = "all-reduce") -> np.ndarray:
+    """Relative step time (B, n) of synchronized workers, from the relative computation (1 or B, n) of one."""
+    return np.asarray(sum(hiding(c, m) for c, m in passes(v, x, compute, strategy)))
+
+
+def passes(v: Values, x: Sizes, compute: np.ndarray, strategy: str) -> list[tuple[np.ndarray, Sent]]:
+    """Computation and what is sent (B, n), before the first gradient and after."""
+    n, k, g = x.placements.T
     c = compute * (1.0 + v["straggling"] * _largest(n))[:, x.placement]
-    hidden = (1.0 - v["forward share"]) * c
-    return np.asarray(v["forward share"] * c + np.sqrt(np.sqrt((hidden * hidden) ** 2 + (m * m) ** 2)))  # γ = 4
+    sent = TRANSFERS.get(strategy, all_reduce)(v, n, k, g)
+    shares = v["forward share"], 1.0 - v["forward share"]
+    return [(f * c, m[:, x.placement] if isinstance(m, np.ndarray) else m) for f, m in zip(shares, sent, strict=True)]
+
+
+def hiding(x: np.ndarray, y: Sent) -> np.ndarray:
+    """x ⊕ y with γ = 4: 19 % more than each where they are equal."""
+    return np.asarray(np.sqrt(np.sqrt((x * x) ** 2 + (y * y) ** 2)))
 
 
 def asynchronous(v: Values, x: Sizes, compute: np.ndarray) -> np.ndarray:

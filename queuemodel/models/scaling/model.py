@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mode
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -16,15 +16,23 @@ from ...base.errors import FitError, ModelError
 from ...base.estimates import Parameter, standard_errors
 from ...base.results import counted
 from ...curves.prediction import Prediction
+from ...profile.gathers import Gather
 from ...profile.job import Job
 from ...profile.measurements import Measurement
+from ...profile.scenario import SHARDED
 from ..closed_network.demands import Servers, uneven_shards
 from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
-from .law import Sizes, asynchronous, server_load
-from .prior import NUMBERS, Prior
+from .law import Sizes, asynchronous, hiding, passes, server_load
+from .prior import NUMBERS, Prior, of_gathers
 
-Strategy = Literal["all-reduce", "sync-ps", "async-ps"]
+Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
+
+MOST_NAMED = 3  #: Measurements that the note names, the furthest from the fit.
+#: Nodes up to which a knee is looked for, and at so many numbers of them.
+MOST_NODES, KNEE_POINTS = 16_384, 120
+#: What sharded jobs send during the forward pass, and during the backward pass.
+SENT = ("gathers", "reductions")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,7 +41,7 @@ class ScalingModel(Model):
 
     Attributes
     ----------
-    strategy : {"all-reduce", "sync-ps", "async-ps"}
+    strategy : {"all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"}
     table : ScalingData
         The measurements, and the prior.
     coordinates, levels : ndarray, shapes (B, d), (B, batch sizes)
@@ -85,7 +93,7 @@ class ScalingModel(Model):
         known, asynchronous = self.table.batches[0], self.strategy == "async-ps"
         wrong = {
             "batch_size": asynchronous or not any(m.batch_size for m in self.table.measured),
-            "gpus_per_node": self.strategy != "all-reduce", "parameter_servers": not asynchronous,
+            "gpus_per_node": self.strategy.endswith("ps"), "parameter_servers": not asynchronous,
             "shards": not asynchronous,
         }  # fmt: skip
         for name in self.scenario.specified:
@@ -132,11 +140,11 @@ class ScalingModel(Model):
                 correlation=math.sqrt(0.5),  # errors drift with the doublings: half of the variance of twice as many
             ),
             noise=NUMBERS["noise"],
-            breakdown=(lambda X: self._stations(sizes, X)) if free else lambda X: Breakdown(),
+            breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
             method=f"{self.strategy}{on_nodes} (fitted table)",
             note=self.note,
             assumption=self.assumption,
-            parameter_servers=0 if self.strategy == "all-reduce" else servers.count,
+            parameter_servers=servers.count if self.strategy.endswith("ps") else 0,
             workers_per_node=g,
             profiled_workers=max((m.workers for m in alike), default=0),
             measured=tuple((m.workers, m.steps_per_second) for m in alike),
@@ -161,6 +169,26 @@ class ScalingModel(Model):
             bound_upper=np.maximum(upper, X),
             saturation_workers=float(np.median(self.saturation_workers)),
             bottleneck=self.servers.stations[int(shards.argmax())],
+        )
+
+    def _sent(self, sizes: Sizes, X: np.ndarray) -> Breakdown:
+        """Of sharded jobs: what gathers and reductions (with their gathers) add to a step, and how long they take."""
+        if not self.sharded:
+            return Breakdown()
+        v = self.table.values(self.coordinates)
+        parts = passes(v, sizes, self.table.compute(v, sizes), self.strategy)
+        time, whole = sizes.workers / X, sum(hiding(c, m) for c, m in parts)
+        added, busy = (
+            np.column_stack([np.median(some(c, m) / whole, axis=0) for c, m in parts])
+            for some in (lambda c, m: hiding(c, m) - c, lambda c, m: m)
+        )
+        most = int(added[-1].argmax())
+        return Breakdown(
+            stations=SENT,
+            utilization=np.minimum(busy, 1.0),
+            residence_time=added * time[:, None],
+            think_time=(1.0 - added.sum(axis=1)) * time,
+            bottleneck=SENT[most] if added[-1, most] > NUMBERS["lost"] else "",
         )
 
     @property
@@ -189,15 +217,42 @@ class ScalingModel(Model):
         n, misfit = sizes.workers, self.table.values(self.coordinates)["misfit"][:, 0]
         doublings = np.log2(np.maximum(np.maximum(n / self._largest, self.base.workers / n), 1.0))[:, None]
         size = np.sqrt(NUMBERS["freedom"] / rng.chisquare(NUMBERS["freedom"], len(misfit)))
-        return np.asarray(np.sqrt(misfit**2 * (1.0 + NUMBERS["drift"] ** 2 * doublings) + NUMBERS["noise"] ** 2) * size)
+        beyond = misfit**2 * (1.0 + self.table.prior.drift**2 * doublings)
+        return np.asarray(np.sqrt(beyond + NUMBERS["noise"] ** 2) * size)
 
     def point(self, draws: np.ndarray) -> np.ndarray:
         """The point estimate (n,) of draws (n, B) of throughput or of its bounds: a quantile, which keeps their order.
 
-        The median; of asynchronous workers less, since above a measurement relative errors are larger (chosen on
-        sources left out; Gneiting, "Making and evaluating point forecasts", 2011).
+        The median; of asynchronous workers and sharded jobs less, since above a measurement relative errors are larger
+        (chosen on sources left out; Gneiting, "Making and evaluating point forecasts", 2011).
         """
-        return np.asarray(np.quantile(draws, NUMBERS["quantile"] if self.strategy == "async-ps" else 0.5, axis=1))
+        skewed = self.sharded or self.strategy == "async-ps"
+        return np.asarray(np.quantile(draws, NUMBERS["quantile"] if skewed else 0.5, axis=1))
+
+    @property
+    def sharded(self) -> bool:
+        """Whether workers keep shards of the parameters."""
+        return self.strategy in SHARDED
+
+    @cached_property
+    def knee(self) -> np.ndarray:
+        """Nodes (B,) on which a sharded job loses 10 % of its rate per GPU; inf: on none up to `MOST_NODES`."""
+        nodes = np.unique(np.geomspace(self.base.nodes or self.base.workers, MOST_NODES, KNEE_POINTS).round())
+        sizes = self.sizes(nodes * self.workers_per_node)
+        rate = self.draws(sizes) - np.log(sizes.workers)[:, None]
+        lost = rate < np.maximum.accumulate(rate) + np.log1p(-NUMBERS["lost"])
+        return np.where(lost.any(axis=0), nodes[lost.argmax(axis=0)], np.inf)
+
+    @property
+    def cluster(self) -> dict[str, tuple[float, float]]:
+        """What this job shows of its cluster, for `gathers` of another: as `Prior.cluster`."""
+        prior, v = self.table.prior, self.table.values(self.coordinates)
+        found = dict(prior.cluster)
+        for name, size in (("gather", prior.bytes), ("latency", prior.layers)):
+            if size:
+                cost = np.log(v[name] * self.table.reference / size)
+                found[name] = float(np.median(cost)), float(np.hypot(cost.std(), NUMBERS["other_job"]))
+        return found
 
     def bounds(self, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
         """Log asymptotic bounds (n, B) of draws of asynchronous workers: computation and load in turn, or at once."""
@@ -236,7 +291,7 @@ class ScalingModel(Model):
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
         step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
-        note = f"of {self.base.group}, the smallest measured group"
+        note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
         found = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
         for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
             draws = v[name][:, 0] * (self.table.reference if unit else 1.0)
@@ -246,21 +301,47 @@ class ScalingModel(Model):
                     origin="measured" if measured else "assumed", identified=bool(measured), note=note,
                 )
             )  # fmt: skip
+        if self.sharded:
+            ends = np.quantile(self.knee, [0.15866, 0.5, 0.84134], method="nearest")
+            low, knee, high = np.where(ends < np.inf, ends, np.nan).tolist()
+            found.append(
+                Parameter(
+                    "knee", knee, "nodes", standard_error=(high - low) / 2, origin="derived",
+                    identified=knee <= float(self.table.sizes.nodes.max()), note="10 % of the rate per GPU is lost",
+                )
+            )  # fmt: skip
         return tuple(found)
+
+    def _of_knee(self) -> Iterator[str]:
+        """Where a sharded job loses, and what that depends on."""
+        low, knee, high = (
+            f"{nodes:.0f}" if nodes < np.inf else f"over {MOST_NODES:,}"
+            for nodes in np.quantile(self.knee, [0.05, 0.5, 0.95], method="nearest").tolist()
+        )
+        yield f"knee (10 % per GPU lost) on {knee} nodes, 90 % between {low} and {high}"
+        if np.log(self.table.values(self.coordinates)["latency"]).std() > NUMBERS["open"]:
+            yield (
+                "the latency of gathers is not identified; measured all-gathers (--gathers), or a table of another job "
+                "there on more nodes, narrow the knee"
+            )
 
     @property
     def clauses(self) -> tuple[str, ...]:
         """What measurements leave open, or contradict, a clause each."""
-        found = []
-        for m, off in self.misfits:
+        found, misfits = [], sorted(self.misfits, key=lambda one: -abs(one[1]))
+        for m, off in misfits[:MOST_NAMED]:
             batch = f", batch {m.batch_size}" if m.batch_size else ""
             what = "an outlier" if m in self.outliers else "unlike published jobs"
             found.append(f"{m.group}{batch}: {100 * off:+.0f} % off the fit, {what}")
+        if more := misfits[MOST_NAMED:]:
+            found.append(f"{counted(len(more), 'more measurement')} off by up to {100 * abs(more[0][1]):.0f} %")
         nodes = self.table.sizes.nodes
         if self.strategy == "async-ps":
             if not self._measured[0]:
                 basis = "the parameters' bytes" if self.table.prior.bytes else "published jobs"
                 found.append(f"no saturation up to {counted(self._largest, 'worker')}: estimated from {basis}")
+        elif self.sharded:
+            found += self._of_knee()
         elif nodes.max() <= 2:
             beyond = "two nodes" if nodes.max() == 2 else "one node"
             found.append(f"growth beyond {beyond} is estimated from published jobs")
@@ -296,6 +377,10 @@ def fit_scaling(
     sparse_gradients: bool = False,
     parameter_bytes: float | None = None,
     link: float | None = None,
+    parameters: float | None = None,
+    layers: int | None = None,
+    precision: str | None = None,
+    gathers: Sequence[Gather] | ScalingModel = (),
     prior: Prior | None = None,
     seed: int = 0,
 ) -> ScalingModel:
@@ -305,11 +390,16 @@ def fit_scaling(
     ----------
     measured : iterable of Measurement
         Of one group or more, whatever its size.
-    strategy : {"all-reduce", "sync-ps", "async-ps"}
+    strategy : {"all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"}
     sparse_gradients : bool
         Whether most parameters of a synchronous job are embeddings.
     parameter_bytes, link : float, optional
         Bytes of the parameters, and bytes per second of each asynchronous server's link.
+    parameters, layers, precision : optional
+        Of sharded jobs: number of parameters, of layers gathered one after the other, and what a parameter is gathered
+        as. Without them, only the measurements tell of gathers.
+    gathers : sequence of Gather, or ScalingModel
+        All-gathers measured on the cluster of a sharded job, or the model of another job there.
     prior : Prior, optional
         In place of the one learnt from all published jobs.
     seed : int
@@ -323,5 +413,19 @@ def fit_scaling(
         raise FitError("fit: at least one measurement is needed, got none")
     if strategy == "async-ps":
         prior = prior or Prior.of(strategy, bytes=parameter_bytes, link=link)
+    if strategy in SHARDED:
+        costs = _cluster(rows, gathers)
+        prior = prior or Prior.sharded(
+            strategy, parameters=parameters, layers=layers, precision=precision, cluster=costs
+        )
     table = ScalingData(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy))
     return ScalingModel(strategy, table, *table.draw(np.random.default_rng(seed)))
+
+
+def _cluster(rows: Sequence[Measurement], gathers: Sequence[Gather] | ScalingModel) -> dict[str, Any] | None:
+    """What is known of gathers on the cluster of these measurements."""
+    if isinstance(gathers, ScalingModel):
+        if not (gathers.sharded and gathers.table.prior.bytes):
+            raise ModelError("gathers: the other job must be sharded, and fitted with its parameters")
+        return gathers.cluster
+    return of_gathers(gathers, max(m.fullest_node for m in rows)) if gathers else None

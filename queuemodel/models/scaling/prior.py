@@ -7,17 +7,19 @@ published series and clusters (prior.toml; `python -m validation.scaling --write
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ...base.files import constants
 from ...profile.bandwidth import LINK_EFFICIENCY
+from ...profile.gathers import Gather
+from ...profile.scenario import PRECISIONS, SHARDED
 from .law import Values
 
-Kind = Literal["all-reduce", "sync-ps", "sparse gradients", "async-ps"]
+Kind = Literal["all-reduce", "sync-ps", "sparse gradients", "async-ps", "fsdp", "hsdp", "zero-1"]
 
 
 class Coordinate(NamedTuple):
@@ -29,15 +31,23 @@ class Coordinate(NamedTuple):
     note: str
 
 
-SYNCHRONOUS = (
+WORKERS = (
     Coordinate("forward share", "logit", "", "of computation, before the first gradient"),
     Coordinate("straggling", "log", "", "spread of a worker's computation, relative to its mean"),
-    Coordinate("inside a node", "log", "step", "all-reduce of two workers of one node"),
+    Coordinate("inside a node", "log", "step", "all-reduce of two workers of one node, or two gathers"),
+)
+REDUCING = (
+    *WORKERS,
     Coordinate("between nodes", "log", "step", "all-reduce of two nodes, one worker each"),
     Coordinate("link sharing", "linear", "", "exponent of the workers on a node"),
     Coordinate("growth", "share", "", "exponent of the all-reduce beyond two nodes; -1: a ring, 1: linear"),
     Coordinate("latency", "log", "step", "added to the all-reduce by the third and fourth node"),
     Coordinate("latency growth", "normal cdf", "", "exponent of that beyond four nodes"),
+)
+SHARDING = (
+    *WORKERS,
+    Coordinate("gather", "log", "step", "all parameters' bytes over a node's bandwidth"),
+    Coordinate("latency", "log", "step", "of a gather of all layers, for each further rank"),
 )
 ASYNCHRONOUS = (
     Coordinate("demand", "normal cdf", "step", "of the busiest server, per step"),
@@ -61,6 +71,7 @@ TRANSFORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }  # fmt: skip
 _TABLE = constants(__package__, "prior.toml")
 NUMBERS: dict[str, float] = _TABLE["numbers"]
+SHARDED_JOBS: dict[str, Any] = _TABLE["sharded"]
 EXPONENTS: dict[str, list[float]] = _TABLE["exponents"]
 
 
@@ -70,13 +81,19 @@ class Prior:
 
     Attributes
     ----------
-    kind : {"all-reduce", "sync-ps", "sparse gradients", "async-ps"}
+    kind : {"all-reduce", "sync-ps", "sparse gradients", "async-ps", "fsdp", "hsdp", "zero-1"}
     learnt : dict
         Mean and spread of transformed parameters, beside those that are assumed.
     growth : tuple of float
         Shares of jobs by growth exponent.
     bytes, link : float or None
         Of asynchronous servers, which then stay as they are: parameter bytes, and nominal bytes per second of a link.
+        Of sharded parameters: the bytes that a gather of all of them brings.
+    layers : float or None
+        Gathers of a forward pass.
+    cluster : dict
+        Mean and spread of the logarithm of seconds, of a byte gathered and of a message, where bytes and layers are
+        known.
     """
 
     kind: Kind
@@ -84,25 +101,59 @@ class Prior:
     growth: tuple[float, ...]
     bytes: float | None = None
     link: float | None = None
+    layers: float | None = None
+    cluster: dict[str, tuple[float, float]] = field(default_factory=lambda: SHARDED_JOBS["cluster"])
 
     @classmethod
-    def of(cls, kind: Kind, **known: float | None) -> Prior:
+    def of(cls, kind: Kind, **known: Any) -> Prior:
         """As learnt from all sources."""
+        if kind in SHARDED:
+            return cls(kind, SHARDED_JOBS["job"], (), **known)
         return cls(kind, _TABLE["learnt"][kind], tuple(_TABLE["growth"][kind]), **known)
+
+    @classmethod
+    def sharded(
+        cls,
+        kind: Kind,
+        *,
+        parameters: float | None = None,
+        layers: float | None = None,
+        precision: str | None = None,
+        cluster: dict[str, tuple[float, float]] | None = None,
+    ) -> Prior:
+        """Of sharded parameters; layers are those of a transformer of this size unless given, and precision bf16."""
+        usual, size, exponent = SHARDED_JOBS["layers"]
+        layers = layers or (parameters and usual * (parameters / size) ** exponent)
+        gathered = parameters and parameters * PRECISIONS[precision or "bf16"]
+        return cls.of(kind, bytes=gathered, layers=layers, cluster=cluster or SHARDED_JOBS["cluster"])
 
     @property
     def asynchronous(self) -> bool:
         return self.kind == "async-ps"
 
     @property
+    def drift(self) -> float:
+        """Error of the law beyond the measured sizes, in misfits per square root of a doubling."""
+        return float(SHARDED_JOBS["drift"] if self.kind in SHARDED else NUMBERS["drift"])
+
+    @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        return (*(ASYNCHRONOUS if self.asynchronous else SYNCHRONOUS), *COMMON)
+        own = ASYNCHRONOUS if self.asynchronous else SHARDING if self.kind in SHARDED else REDUCING
+        return (*own, *COMMON)
+
+    def _normal(self, name: str, reference: float) -> tuple[float, float]:
+        """Mean and spread of a transformed parameter."""
+        size = {"gather": self.bytes, "latency": self.layers}.get(name) if self.kind in SHARDED else None
+        if size:
+            mean, spread = self.cluster[name]
+            return mean + math.log(size / reference), spread
+        return self.learnt.get(name) or _TABLE["assumed"].get(name, (0.0, 1.0))
 
     def values(self, u: np.ndarray, reference: float) -> Values:
         """Parameters (B, 1) of coordinates (B, ...), where a step of the smallest group takes ``reference`` seconds."""
-        found, normal = {}, _TABLE["assumed"] | self.learnt
+        found = {}
         for (name, transform, *_), z in zip(self.coordinates, np.clip(u.T, -8.0, 8.0), strict=True):
-            mean, spread = normal.get(name, (0.0, 1.0))
+            mean, spread = self._normal(name, reference)
             if name == "latency":  # a heavy upper tail
                 z = z + NUMBERS["stretch"] * np.clip(z, 0.0, 5.0) ** 3
             if transform == "share":
@@ -129,3 +180,23 @@ class Prior:
         if self.link is not None:
             log_rate = np.minimum(log_rate, math.log(LINK_EFFICIENCY * self.link) - server["link_spread"] * z)
         return np.exp(np.clip(log_rate, 0.0, 60.0))
+
+
+def of_gathers(gathers: Iterable[Gather], gpus_per_node: int) -> dict[str, tuple[float, float]]:
+    """Mean and spread of the logarithm of seconds, of a byte and of a message, from all-gathers on several nodes.
+
+    A time is S of `law`, of one layer; the posterior's mode by Gauss-Newton, and its curvature.
+    """
+    rows = [g for g in gathers if g.nodes > 1]
+    per_byte = [g.bytes * (1.0 - 1.0 / g.nodes) for g in rows]
+    parts = np.column_stack([per_byte, [g.nodes * (g.gpus_per_node or gpus_per_node) - 1.0 for g in rows]])
+    prior, spread = np.array([SHARDED_JOBS["cluster"][name] for name in ("gather", "latency")]).T
+    log_time, x, error = np.log([g.seconds for g in rows]), prior.copy(), NUMBERS["gather_error"]
+    for _ in range(50):
+        shares = parts * np.exp(x)
+        slope = shares / shares.sum(axis=1, keepdims=True)
+        precision = np.diag(spread**-2) + slope.T @ slope / error**2
+        ahead = (prior - x) / spread**2 + slope.T @ (log_time - np.log(shares.sum(axis=1))) / error**2
+        x = x + np.clip(np.linalg.solve(precision, ahead), -1.0, 1.0)
+    left = np.sqrt(np.diag(np.linalg.inv(precision)) + NUMBERS["other_job"] ** 2)
+    return dict(zip(("gather", "latency"), zip(x.tolist(), left.tolist(), strict=True), strict=True))

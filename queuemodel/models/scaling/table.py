@@ -10,9 +10,9 @@ import msgspec
 
 from ...base.errors import FitError, ModelError
 from ...profile.job import Job
-from ...profile.measurements import Measurement
+from ...profile.measurements import ALONE, Measurement
 from ...profile.profile import Profile
-from ...profile.scenario import Scenario, of_group
+from ...profile.scenario import SHARDED, Scenario, of_group
 from ...profile.throughputs import as_throughputs, on_profiled_links, warn_of_rounds
 from ..model import OTHER_DATA, Data, changes_of, on_nodes, strategy_of
 from .model import ScalingModel, Strategy, fit_scaling
@@ -20,11 +20,14 @@ from .model import ScalingModel, Strategy, fit_scaling
 METHOD, NEEDS = "", "a table of measurements"
 #: What is assumed of throughputs alone where no strategy is given.
 ASSUMED = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
+#: What may be known of gathers.
+GATHERED = ("parameters", "layers", "precision", "gathers")
 #: What may be known of throughputs alone besides, by way of training.
 KNOWN: dict[str, tuple[str, ...]] = {
     "async-ps": ("batch_size", "parameter_bytes"),
     "sync-ps": ("batch_size", "parameter_bytes", "sparse_gradients"),
     "all-reduce": ("batch_size", "parameter_bytes", "sparse_gradients", "ranks_per_node"),
+    **dict.fromkeys(SHARDED, ("batch_size", *GATHERED)),
 }
 
 
@@ -46,6 +49,8 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
         raise ModelError(f"{next(iter(of_network))} does not apply to measurements alone; leave it out")
     if question.form:
         raise ModelError("form applies to steps on parameter servers alone; leave it out")
+    if ALONE in getattr(data, "note", "") and (own := question.of(GATHERED)):
+        raise ModelError(f"{next(iter(own))} needs the seconds of a step; give batch_size (and sequence_length)")
     measured = as_throughputs([*(data.throughputs if isinstance(data, Profile) else data), *measured])
     if not measured:
         raise FitError("fit: at least one measurement is needed, got none")
@@ -64,7 +69,8 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     sized, size = bool(sizes), question.batch_size or (min(sizes) if len(sizes) == 1 else None)
     g = ranks or question.gpus_per_node or max(p.fullest_node for p in measured)
     rows = [msgspec.structs.replace(p, bandwidth=None) for p in measured]
-    if ranks or on_nodes(measured):  # those without nodes are on as few as they fit, with the batch that is asked for
+    whole = ranks or (strategy in SHARDED and question.gpus_per_node)
+    if whole or on_nodes(measured):  # those without nodes are on as few as they fit, with the batch that is asked for
         rows = [
             p if p.nodes else msgspec.structs.replace(
                 p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size
@@ -82,10 +88,11 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
         parameter_bytes=(job.parameter_bytes if job else question.parameter_bytes) or None,
         link=link,
         seed=seed,
+        **question.of(GATHERED),
     )
     if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
         warn_of_rounds(rows)
     assumed = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
-    used = ("ranks_per_node", "parameter_bytes", "sparse_gradients", *(() if sized else ("batch_size",)))
+    used = ("ranks_per_node", *(() if sized else ("batch_size",)))
     changes = {name: value for name, value in changes_of(question).items() if name not in used}
     return replace(model, known_job=job, assumption=assumed).what_if(**changes)

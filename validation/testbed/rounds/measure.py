@@ -8,7 +8,9 @@ import os
 import shutil
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from .lesson import STRATEGIES, Lesson, lesson_of
 START_LIMIT = 180.0  # seconds for all processes to start and to meet
 FIRST, LEAST = 5, 24  # rounds that tell how long one is, and that are measured at least
 UNCOUNTED = 8  # one in so many measured rounds comes first and is not counted
-TRACED = (1, 2, 3)  # ranks
+CHANGED = (2, 4)  # ranks that are measured with each of a workload's changes
 
 
 def measure(
@@ -32,6 +34,8 @@ def measure(
     out: str | Path,
     *,
     ranks: Sequence[int] = (1, 2, 3, 4, 6, 8),
+    again: Sequence[int] = (),
+    traced: Sequence[int] = (1, 2, 3),
     seconds: float = 25.0,
     trace_rounds: int = 12,
     priority: int = 0,
@@ -46,10 +50,14 @@ def measure(
     workload_file, out : path
     ranks : sequence of int
         How many ranks, run by run; each run has processes of its own.
+    again : sequence of int
+        Numbers of ranks measured once more at the end, with another seed.
+    traced : sequence of int
+        Nodes whose ranks trace after their run.
     seconds : float
         Length of each run, 24 rounds at least. The first eighth is not counted.
     trace_rounds : int
-        Rounds that all ranks trace after the runs of one, two and three.
+        Rounds that all ranks trace.
     priority : int
         Niceness of the processes.
     seed : int
@@ -76,51 +84,54 @@ def measure(
         raise TestbedError(f"ranks must be 1 to 16, got {list(ranks)}")
     if workload.learn and max(ranks) not in (1, 2, 4, 8):
         raise TestbedError(f"{workload_file}: 2, 4 or 8 ranks can learn (8 blocks of signs), got {max(ranks)} at most")
-    begin_series(workload_file, out, workload, "trace_n*", "learned.json")
-    rows = []
-    for done, n in enumerate(ranks):
-        progress(f"{n} rank(s)", done, len(ranks))
-        with _cluster(workload, Path(workload_file), n, out, priority, seed) as hosts:
-            rows.append(_run(hosts, seconds))
-            if n in TRACED:
+    if workload.shards and any(n % workload.shards for n in ranks if n > 1):
+        raise TestbedError(f"{workload_file}: ranks must be 1 or multiples of {workload.shards} shards")
+    begin_series(workload_file, out, workload, "trace_n*", "learned.json", "again.json", "changed.json")
+    runs = [("measured", n, {}, seed) for n in ranks] + [("again", n, {}, seed + 1) for n in again]
+    runs += [("changed", n, change, seed) for change in workload.changes for n in CHANGED]
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for done, (kind, n, change, own_seed) in enumerate(runs):
+        progress(f"{n} rank(s)" + (f", {json.dumps(change)}" if change else ""), done, len(runs))
+        with _cluster(workload, Path(workload_file), change, n, out, priority, own_seed) as hosts:
+            row = ({"change": change} if change else {}) | _run(hosts, seconds)
+            rows[kind].append(row)
+            if kind == "measured" and n in [workload.ranks_per_node * nodes for nodes in traced]:
                 trace = out / f"trace_n{n}"
                 trace.mkdir()
-                _train(
-                    hosts,
-                    trace_rounds,
-                    60 + 20 * trace_rounds / rows[-1]["group_steps_per_s"],
-                    trace=str(trace.resolve()),
-                )
-            if workload.learn and n == max(ranks) > 1:
+                limit = 60 + 20 * trace_rounds / row["group_steps_per_s"]
+                _train(hosts, trace_rounds, limit, trace=str(trace.resolve()))
+            if kind == "measured" and workload.learn and n == max(ranks) > 1:
                 learned = []
                 for name in STRATEGIES:
-                    progress(f"{n} ranks, {name}", done, len(ranks))
+                    progress(f"{n} ranks, {name}", done, len(runs))
                     learned.append(_learn(hosts, name, lesson_of(workload, n), out))
                 (out / "learned.json").write_text("[\n" + ",\n".join(map(json.dumps, learned)) + "\n]\n")
-        write(out / "measured.json", rows)
+        write(out / f"{kind}.json", rows[kind])
     pack(out)
-    return rows
+    return rows["measured"]
 
 
 @contextlib.contextmanager
 def _cluster(
-    workload: Workload, workload_file: Path, n: int, out: Path, priority: int, seed: int
+    workload: Workload, workload_file: Path, change: dict[str, Any], n: int, out: Path, priority: int, seed: int
 ) -> Iterator[dict[str, Host]]:
-    names = [f"worker{i}" for i in range(n)]
+    workload = replace(workload, **change)
+    places = {f"rank{i}": f"worker{i // workload.ranks_per_node}" for i in range(n)}
     logs = out / "logs"
     logs.mkdir(exist_ok=True)
     shared = {
         "workload_file": str(workload_file.resolve()),
-        "addresses": [network.address(name) for name in names],
+        "change": change,
+        "addresses": [network.address(place) for place in places.values()],
         "seed": seed,
     }
-    with network.cluster_network(workload, names):
+    with network.cluster_network(workload, list(dict.fromkeys(places.values()))):
         hosts: dict[str, Host] = {}
         try:
-            for rank, name in enumerate(names):
+            for rank, (name, place) in enumerate(places.items()):
                 log = logs / f"{name}.log"
-                hosts[name] = Host(name, f"{__package__}.rank", {"rank": rank, **shared}, log, priority)
-            expect(hosts, set(names), START_LIMIT)
+                hosts[name] = Host(name, f"{__package__}.rank", {"rank": rank, **shared}, log, priority, place)
+            expect(hosts, set(places), START_LIMIT)
             yield hosts
         finally:
             for host in hosts.values():

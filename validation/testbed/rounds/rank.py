@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -16,16 +17,16 @@ import numpy as np
 from ..waits import Lateness
 from ..workload import read_workload
 
-JOBS = {"ddp": "torch_job", "mirrored": "tensorflow_job"}
+JOBS = {"ddp": "torch_job", "fsdp": "sharded_job", "mirrored": "tensorflow_job"}
 
 
-def main(workload_file: str, rank: int, addresses: list[str], seed: int) -> None:
+def main(workload_file: str, change: dict, rank: int, addresses: list[str], seed: int) -> None:
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what frameworks print goes to the log
-    workload, lateness = read_workload(workload_file), Lateness()
+    workload, lateness = replace(read_workload(workload_file), **change), Lateness()
     rng = np.random.default_rng([seed, rank, len(addresses)])
     shape = 1 / workload.cv**2
-    factor = workload.slow_worker if rank == 1 else 1.0
+    factor = (workload.slow_worker if rank == 1 else 1.0) / workload.accelerator
 
     def wait(seconds: float) -> None:
         lateness.wait(rng.gamma(shape, factor * seconds / shape))

@@ -1,0 +1,77 @@
+"""Other ways of sharded training as rewritings of a round's graph: copies, kept parameters, accumulated steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..rounds.graph import ACROSS, Task
+from .placement import Step
+
+
+def in_copies(steps: Sequence[Step]) -> list[Step]:
+    """The same, with reductions among copies of the model: each after that within a copy, all before the optimizer."""
+    if any(one.task.kind == "all-reduce" and one.task.group.startswith(ACROSS) for one in steps):
+        return list(steps)
+    changed: list[Step] = []
+    where: list[int] = []
+    for one in steps:
+        task = replace(one.task, after=tuple(where[i] for i in one.task.after))
+        where.append(len(changed))
+        changed.append(replace(one, task=task))
+        if task.kind == "reduce-scatter":
+            copies = Task(ACROSS, (where[-1],), "all-reduce", task.bytes, ACROSS)
+            changed.append(Step(copies))
+    return [*changed[:-1], waiting_for_all(changed)] if len(changed) > len(steps) else changed
+
+
+def waiting_for_all(steps: Sequence[Step]) -> Step:
+    """The last step, after all that was done before it."""
+    streams = {one.task.stream: i for i, one in enumerate(steps[:-1])}
+    return replace(steps[-1], task=replace(steps[-1].task, after=tuple(sorted(streams.values()))))
+
+
+def without_resharding(steps: Sequence[Step]) -> list[Step]:
+    """The same without gathers in the backward pass: parameters stay where the forward pass has gathered them."""
+    first = next((i for i, one in enumerate(steps) if one.task.kind == "reduce-scatter"), len(steps))
+    computations = [i for i, one in enumerate(steps[:first]) if not one.task.kind]
+    turn = [-1, -1, *computations][-2]
+    changed: list[Step] = []
+    where: dict[int, int] = {}
+    for i, one in enumerate(steps):
+        if one.task.kind == "all-gather" and i > turn:
+            continue
+        where[i] = len(changed)
+        after = tuple(where[j] for j in one.task.after if j in where)
+        changed.append(replace(one, task=replace(one.task, after=after)))
+    return changed
+
+
+def accumulated(steps: Sequence[Step], count: int) -> list[Step]:
+    """So many steps, of which the last reduces the gradients of all, and only the optimizer follows.
+
+    What a round begins with, and the optimizer, are its first and last computations. Each step gathers parameters
+    again, after the computation of the one before it.
+    """
+    computations = [i for i, one in enumerate(steps) if not one.task.kind]
+    first, optimizer = int(computations[0] == 0), computations[-1]
+    changed = list(steps[:first])
+    begun: tuple[int, ...] = tuple(range(first))  # what a step begins after
+    where: dict[int, tuple[int, ...]] = {}
+
+    def add(i: int) -> None:
+        after = {k for j in steps[i].task.after for k in where[j]} or set(begun)
+        where[i] = (len(changed),)
+        changed.append(replace(steps[i], task=replace(steps[i].task, after=tuple(sorted(after)))))
+
+    for step in range(count):
+        where = dict.fromkeys(range(first), begun)
+        for i in range(first, optimizer):
+            if step == count - 1 or steps[i].task.kind in ("", "all-gather"):
+                add(i)
+            else:
+                where[i] = ()
+        begun = (max(k for k, one in enumerate(changed) if not one.task.kind),)
+    for i in range(optimizer, len(steps)):
+        add(i)
+    return changed

@@ -1,0 +1,161 @@
+"""Traces of sharded training: recorded ones are read as graphs that replay, what cannot be predicted is refused."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recording
+
+from queuemodel.adapters import read_pytorch
+from queuemodel.models import predict
+
+DATA = Path(__file__).parent.parent / "data" / "sharded"
+FSDP, HSDP = DATA / "fsdp-gpt8-60", DATA / "hsdp-gpt8-60"
+
+
+def read(*folders, say=lambda _: None):
+    return read_pytorch(folders, batch_size=8, say=say)
+
+
+def measured(folder):
+    return {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Runs of a series as ``edit`` leaves the arguments of each collective, of all their traces."""
+
+    def copy(series, runs, edit):
+        for run in runs:
+            shutil.copytree(series / run, tmp_path / run)
+            for path in sorted((tmp_path / run).iterdir()):
+                trace = json.loads(gzip.decompress(path.read_bytes()))
+                for event in trace["traceEvents"]:
+                    if event["name"].startswith("nccl"):
+                        edit(event, len(trace["distributedInfo"]["pg_config"][0]["ranks"]))
+                path.write_bytes(gzip.compress(json.dumps(trace).encode()))
+        return [tmp_path / run for run in runs]
+
+    return copy
+
+
+def refused(folders, said):
+    recording.refused(read, *folders, said=said)
+
+
+def test_units_are_read_as_they_were_trained():
+    """Ten units, gathered for each pass and scattered once, and a computation for each; what waits for what."""
+    said = []
+    profile = read(FSDP / "trace_n1", FSDP / "trace_n2", say=said.append)
+    truth = json.loads((FSDP / "job.json").read_text())
+    assert (profile.strategy, profile.job.parameter_bytes) == ("fsdp", truth["parameter_bytes"])
+    rounds = [one for one in profile.rounds if one.ranks == 2]
+    assert len(rounds) == 24
+    operations = rounds[0].operations
+    kinds = [one.kind for one in operations]
+    assert [kinds.count(kind) for kind in ("all-gather", "reduce-scatter", "compute")] == [20, 10, 22]
+    assert sum(one.bytes for one in operations if one.kind == "all-gather") == 2 * truth["parameter_bytes"]
+    assert np.mean([one.computed for one in rounds]) == pytest.approx(truth["compute_s"], rel=0.03)
+    forward = [k for k, kind in enumerate(kinds) if kind == "compute"][1:11]
+    for unit, k in enumerate(forward):  # it waits for the gather of its own unit, which began two units before
+        (gather,) = operations[k].after
+        assert operations[gather].name == f"all-gather {unit + 1}"
+        if unit > 2:
+            assert operations[gather].after == [forward[unit - 3]]
+    for k, one in enumerate(operations):
+        if one.kind == "reduce-scatter":
+            assert one.after == [max(i for i in range(k) if kinds[i] == "compute")]
+    assert operations[-1].after[-1] == len(operations) - 2  # the optimizer
+    assert "replayed steps are 1 % off" in said[0]
+
+
+@pytest.mark.parametrize("runs", [["trace_n2"], ["trace_n1", "trace_n2"]])
+def test_two_nodes_predict_eight(runs):
+    curve = predict(read(*(FSDP / run for run in runs)), workers=[2, 4, 8])
+    truth = np.array([n * measured(FSDP)[n] for n in (2, 4, 8)])
+    assert curve.steps_per_second == pytest.approx(truth, rel=0.06)
+    assert ((curve.lower < truth) & (truth < curve.upper)).all()
+
+
+def test_one_ranks_file_is_enough(tmp_path):
+    shutil.copytree(FSDP / "trace_n2", tmp_path / "trace_n2")
+    (tmp_path / "trace_n2" / "rank1.pt.trace.json.gz").unlink()
+    curve = predict(read(tmp_path / "trace_n2"), workers=[2, 8])
+    truth = np.array([n * measured(FSDP)[n] for n in (2, 8)])
+    assert curve.steps_per_second == pytest.approx(truth, rel=0.08)
+    assert ((curve.lower < truth) & (truth < curve.upper)).all()
+
+
+@pytest.mark.parametrize("runs", [["trace_n4"], ["trace_n2", "trace_n4"]])
+def test_groups_inside_a_node_do_not_grow(runs):
+    profile = read(*(HSDP / run for run in runs))
+    assert profile.strategy == "hsdp"
+    assert profile.rounds[-1].groups == {"inside a node": 2, "across nodes": 2}
+    curve = predict(profile, workers=[2, 4, 6, 8])
+    truth = np.array([n * measured(HSDP)[n] for n in (2, 4, 6, 8)])
+    assert curve.steps_per_second == pytest.approx(truth, rel=0.03)
+
+
+def test_groups_across_nodes_that_do_not_grow_are_refused(copied):
+    """The shards' group is of neighbours in one run, and in the other of ranks of two nodes."""
+
+    def elsewhere(event, ranks):
+        if event["args"]["Process Group Ranks"] in ("[0, 1]", "[2, 3]") and ranks == 4:
+            event["args"]["Process Group Ranks"] = "[0, 2]"
+
+    refused(copied(HSDP, ["trace_n2", "trace_n4"], elsewhere), "ranks 0, 2 of several nodes .* does not grow with them")
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("SendRecv", "pipeline stages send activations"), ("AllToAll", "an all-to-all, as of experts"),
+    ("Reduce", "gradients are reduced to one rank, as by ZeRO"),
+])  # fmt: skip
+def test_other_parallelism_is_refused_by_its_name(copied, name, said):
+    def other(event, ranks):
+        if event["args"]["In msg nelems"] == 30000 and "AllGather" in event["name"]:
+            event["name"] = f"ncclDevKernel_{name}_RING_LL"
+            event["args"]["Collective name"] = name.lower()
+
+    refused(copied(FSDP, ["trace_n2"], other), said)
+
+
+def test_collectives_of_unknown_size_are_refused(copied):
+    def unknown(event, ranks):
+        event["args"].pop("dtype")
+
+    refused(copied(FSDP, ["trace_n2"], unknown), "of a step in .* whose kind, process group or size is not recorded")
+
+
+def test_steps_that_do_not_replay_are_refused(tmp_path):
+    """A pause amid a step that nothing recorded explains."""
+    shutil.copytree(FSDP / "trace_n2", tmp_path / "trace_n2")
+    for path in sorted((tmp_path / "trace_n2").iterdir()):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        marks = sorted(e["ts"] for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep"))
+        for event in trace["traceEvents"]:
+            step = sum(event["ts"] >= mark for mark in marks) - 1
+            late = 300e3 * step + 200e3 * (event["ts"] - marks[step] > 400e3)
+            if event["name"].startswith("ProfilerStep"):
+                event["dur"] += 300e3
+                late = 300e3 * step
+            event["ts"] += late
+        path.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    refused([tmp_path / "trace_n2"], "no rule of what waits for what replays the recorded steps: the best misses")
+
+
+def test_steps_of_other_operations_are_left_out(copied):
+    """Of one step one unit is larger."""
+    changed = []
+
+    def larger(event, ranks):
+        if not changed or changed[-1] != event["pid"]:
+            changed.append(event["pid"])
+            event["args"]["In msg nelems"] += 1
+
+    said = []
+    profile = read(*copied(FSDP, ["trace_n2"], larger), say=said.append)
+    assert len(profile.rounds) == 22
+    assert "unlike steps: 1" in said[1]

@@ -1,0 +1,314 @@
+"""Sharded rounds: closed forms, a plain simulation of events, laws, and what is refused."""
+
+import dataclasses
+import itertools
+from collections import defaultdict
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import queuemodel as qm
+from queuemodel import transport as qc
+from queuemodel.models import fit, fit_shards, predict
+from queuemodel.models.rounds.graph import Task, end_times
+from queuemodel.models.rounds.times import NodeLink
+from queuemodel.models.sharded import Placement, Step, round_times
+from queuemodel.profile import Cluster, Job, Operation, Profile, Round, Source
+
+BANDWIDTH, UNIT = 10e6, 1_000_000
+
+
+def carried(ranks):
+    """What gloo's rings have of a link: two ranks send both ways over one connection."""
+    return 1 - 0.22 / (ranks - 1) ** 2
+
+
+def simulated(tasks, seconds, ranks):
+    """When each task ends on each rank: every event in the order of time, one after the other."""
+    streams = defaultdict(list)
+    for i, task in enumerate(tasks):
+        streams[task.stream].append(i)
+    ends, running = {}, []
+    while len(ends) < len(tasks) * ranks:
+        moment = min((end for end, *_ in running), default=0.0)
+        for one in [one for one in running if one[0] <= moment]:
+            running.remove(one)
+            ends[one[1:]] = one[0]
+        for stream, rank in itertools.product(streams.values(), range(ranks)):
+            waiting = [i for i in stream if (i, rank) not in ends]
+            if not waiting or any(i == waiting[0] and r == rank for _, i, r in running):
+                continue
+            i = waiting[0]
+            size = tasks[i].ranks or ranks
+            members = range(rank // size * size, rank // size * size + size) if tasks[i].kind else [rank]
+            ready = all(
+                all((j, r) in ends for j in tasks[i].after) and all((j, r) in ends for j in stream[: stream.index(i)])
+                for r in members
+            )
+            if ready:
+                running += [(moment + seconds[i][r], i, r) for r in members]
+    return np.array([[ends[i, r] for r in range(ranks)] for i in range(len(tasks))])
+
+
+@st.composite
+def graphs(draw):
+    ranks, count = draw(st.sampled_from([1, 2, 4])), draw(st.integers(1, 9))
+    tasks, seconds = [], []
+    for i in range(count):
+        kind = draw(st.sampled_from(["", "all-gather", "reduce-scatter"]))
+        after = tuple(sorted(draw(st.sets(st.integers(0, i - 1), max_size=2)))) if i else ()
+        group = draw(st.sampled_from([0, 2])) if kind and ranks == 4 else 0
+        stream = f"{kind}{group}" if kind else "compute"
+        tasks.append(Task(stream, after, kind, 1.0, stream if kind else "", group))
+        own = draw(st.lists(st.integers(1, 20), min_size=ranks, max_size=ranks))
+        seconds.append(np.array([own[0]] * ranks if kind else own, dtype=float))
+    return tasks, seconds, ranks
+
+
+@given(graphs())
+@settings(max_examples=150, deadline=None)
+def test_a_graph_ends_as_its_plain_simulation(graph):
+    tasks, seconds, ranks = graph
+    said = end_times(tasks, [s[None] for s in seconds], [np.zeros(1)] * len(tasks))
+    said = np.array([np.broadcast_to(one, (1, ranks))[0] for one in said])
+    np.testing.assert_allclose(said, simulated(tasks, seconds, ranks))
+
+
+def steps_of(units, *, sharded="all ranks", prefetch=2):
+    """FSDP of equal units: gather, forward; gather again, backward, scatter; then the optimizer."""
+    steps, computed = [], []
+
+    def add(kind, after, size=UNIT):
+        group = sharded if kind else ""
+        steps.append(Step(Task(group or "compute", tuple(after), kind, size, group)))
+        return len(steps) - 1
+
+    for _ in range(2 * units):
+        gather = add("all-gather", computed[-prefetch:][:1] if len(computed) >= prefetch else [])
+        backward = len(computed) >= units
+        computed.append(add("", [gather]))
+        if backward:
+            add("reduce-scatter", [computed[-1]])
+    add("", [len(steps) - 1])
+    return steps
+
+
+def profile_of(ranks, *, units=4, bandwidth=BANDWIDTH, compute=0.05, rounds=8, cv=0.0, recorded=None, seed=0, **law):
+    """Recorded rounds of so many ranks, made by the graph itself."""
+    steps, rng = steps_of(units, **law), np.random.default_rng(seed)
+    tasks = [one.task for one in steps]
+    ring, link = qc.Ring(), qc.Link(bandwidth * carried(ranks))
+    found = []
+    for number in range(rounds):
+        seconds = [
+            np.array([[ring.time(t.bytes, ranks, link, kind=t.kind)]]) if t.kind
+            else compute * np.maximum(1 + cv * rng.standard_normal((1, ranks)), 0.1)
+            for t in tasks
+        ]  # fmt: skip
+        ends = [np.broadcast_to(one, (1, ranks))[0] for one in end_times(tasks, seconds, [np.zeros(1)] * len(tasks))]
+        for rank in range(ranks) if recorded is None else recorded:
+            took = [float(np.broadcast_to(s, (1, ranks))[0, rank]) for s in seconds]
+            operations = [
+                Operation(t.kind or "compute", f"{i}", max(0.0, float(end[rank]) - s), float(end[rank]),
+                          bytes=int(t.bytes) if t.kind else 0, after=list(t.after), group=t.group)
+                for i, (t, end, s) in enumerate(zip(tasks, ends, took, strict=True))
+            ]  # fmt: skip
+            found.append(
+                Round(rank=rank, ranks=ranks, number=number, round_time=float(ends[-1][rank]),
+                      computed=sum(s for s, t in zip(took, tasks, strict=True) if not t.kind),
+                      operations=operations, groups={"all ranks": ranks})
+            )  # fmt: skip
+    return Profile(
+        source=Source(framework="pytorch", style="gloo"),
+        cluster=Cluster(workers=ranks),
+        job=Job(batch_size=8, parameter_bytes=units * UNIT, tensors=units),
+        rounds=found,
+    )
+
+
+def test_fast_links_leave_computation():
+    """A model without collectives is one without communication: nine equal computations of equal ranks."""
+    model = fit(profile_of(2, bandwidth=1e11))
+    curve = model.throughput([1, 2, 8], latency=0.0)
+    assert curve.steps_per_second == pytest.approx(np.array([1, 2, 8]) / (9 * 0.05), rel=1e-3)
+
+
+def test_slow_links_leave_collectives():
+    """Eight gathers and four scatters follow each other; the first computation waits for one, the last for all."""
+    model = fit(profile_of(2, compute=1e-4))
+    for n in (2, 4, 16):
+        time = n / model.throughput([n], latency=0.0).steps_per_second[0]
+        assert time == pytest.approx(12 * (n - 1) / n * UNIT / BANDWIDTH / carried(n), rel=0.01)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_a_fitted_model_repeats_the_graph_on_more_ranks(n):
+    truth = np.mean([one.round_time for one in profile_of(n, rounds=1).rounds])
+    curve = predict(profile_of(2), workers=[n], latency=0.0)
+    assert n / curve.steps_per_second[0] == pytest.approx(truth, rel=0.01)
+    assert curve.lower[0] < n / truth < curve.upper[0]
+
+
+def test_two_ranks_of_nccl_lose_nothing():
+    """Over gloo they send both ways over one connection, and more ranks do not."""
+    profile = profile_of(2, compute=1e-4)
+    source = msgspec.structs.replace(profile.source, style="nccl")
+    alike = [fit(msgspec.structs.replace(profile, source=one)).what_if(latency=0.0) for one in (source, profile.source)]
+    nccl, gloo = (model.throughput([2, 64]).steps_per_second for model in alike)
+    assert nccl[0] == pytest.approx(gloo[0], rel=0.01)
+    slower = np.exp(-0.055 * 5)  # as all-reduces of NCCL are found to be, at each doubling
+    assert nccl[1] == pytest.approx(gloo[1] * carried(2) * slower, rel=0.01)
+
+
+def test_one_rank_computes():
+    profile = profile_of(2, cv=0.1)
+    own = [one.computed for one in profile.rounds]
+    assert fit(profile).throughput([1]).steps_per_second[0] == pytest.approx(1 / np.mean(own), rel=0.01)
+
+
+@given(st.floats(0.2, 5.0))
+@settings(max_examples=10, deadline=None)
+def test_units_of_time_do_not_matter(factor):
+    model = fit(profile_of(2, cv=0.05))
+    link = model.fitted.link
+    slower = model.throughput(
+        [2, 8],
+        bandwidth=None,
+        accelerator_speed=factor,
+        latency=link.latency / factor,
+    )
+    again = fit(profile_of(2, cv=0.05, compute=0.05 / factor, bandwidth=BANDWIDTH * factor))
+    both = again.throughput([2, 8], latency=link.latency / factor)
+    plain = model.throughput([2, 8], latency=link.latency)
+    np.testing.assert_allclose(both.steps_per_second, factor * plain.steps_per_second, rtol=0.01)
+    assert (slower.steps_per_second <= both.steps_per_second * 1.01).all() or factor < 1
+
+
+def test_more_of_anything_is_not_slower():
+    model = fit(profile_of(2, cv=0.05))
+    plain = model.throughput([4, 16]).steps_per_second
+    for change in ({"accelerator_speed": 2.0}, {"latency": 0.0}, {"reshard": False}):
+        assert (model.throughput([4, 16], **change).steps_per_second >= plain * 0.999).all(), change
+    assert (model.throughput([4, 16], batch_size=16).steps_per_second < plain).all()
+
+
+def test_a_copy_in_each_node_reduces_among_nodes():
+    """Sixteen ranks on nodes of eight: as many bytes between them as an all-reduce of a node's shares."""
+    model = fit(profile_of(2, compute=1e-4))
+    changed = {"ranks_per_node": 8, "inside_bandwidth": 1e12, "latency": 0.0}
+    shared = model.throughput([8, 16], shard_group=8, **changed)
+    assert shared.steps_per_second[0] == pytest.approx(8 / (9e-4), rel=0.05)  # within a node
+    reduced = 4 * 2 * (1 / 2) * UNIT / BANDWIDTH  # two nodes, eight rings of an eighth
+    assert shared.steps_per_second[1] == pytest.approx(16 / reduced, rel=0.02)
+    gathered = model.throughput([16], **changed)
+    assert gathered.steps_per_second[0] == pytest.approx(16 / (12 * (1 / 2) * UNIT / BANDWIDTH), rel=0.02)
+
+
+def test_all_ranks_as_one_copy_are_fsdp():
+    model = fit(profile_of(2, cv=0.05))
+    for group in (0, 64):
+        same = model.throughput([4, 16], shard_group=group).steps_per_second
+        np.testing.assert_allclose(same, model.throughput([4, 16]).steps_per_second, rtol=0.02)
+
+
+def test_one_ranks_file_gives_the_curve_with_a_wider_interval():
+    whole, alone = (fit(profile_of(2, cv=0.03, recorded=which)) for which in (None, [0]))
+    all_ranks, one = whole.throughput([8]), alone.throughput([8])
+    assert one.steps_per_second[0] == pytest.approx(all_ranks.steps_per_second[0], rel=0.03)
+    assert one.upper[0] / one.lower[0] > all_ranks.upper[0] / all_ranks.lower[0]
+    assert "1 of 2 ranks recorded" in alone.note
+
+
+def test_a_slow_rank_stays_slow():
+    profile = profile_of(2, cv=0.01)
+    slow = [
+        msgspec.structs.replace(r, round_time=1.5 * r.round_time, computed=r.computed * (1 + r.rank))
+        for r in profile.rounds
+    ]
+    fitted = fit_shards(Profile(source=profile.source, job=profile.job, cluster=profile.cluster, rounds=slow))
+    assert fitted.paces == pytest.approx((1.0, 2.0), rel=0.02)
+
+
+def test_what_others_measured_conditions_the_curve():
+    profile = profile_of(2)
+    plain = predict(profile, workers=[8])
+    more = predict(
+        profile, workers=[8], throughputs=[qm.Measurement(workers=8, steps_per_second=0.93 * plain.steps_per_second[0])]
+    )
+    assert more.steps_per_second[0] < plain.steps_per_second[0]
+    assert more.upper[0] / more.lower[0] < plain.upper[0] / plain.lower[0]
+
+
+def test_many_ranks_meet_in_groups():
+    """Groups of two wait for their slower rank only."""
+    steps = [
+        Step(Task("compute")),
+        Step(Task("inside a node", (0,), "all-gather", 1.0, "inside a node")),
+        Step(Task("compute", (1,))),
+    ]
+    computed = np.array([[[1.0, 5.0], [2.0, 1.0], [4.0, 1.0], [3.0, 1.0]]])
+    both = round_times(steps, computed, Placement(4, 2, 2), NodeLink(1.0, 0.0))
+    assert both == pytest.approx([max(2.0 + 5.0, 4.0 + 1.0)])
+    assert round_times(steps, computed, Placement(4), NodeLink(1e12, 0.0)) == pytest.approx([4.0 + 5.0])
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"ranks_per_node": 4}, "ranks_per_node needs inside_bandwidth"),
+    ({"scheme": "ddp"}, "scheme is not a change of sharded"),
+    ({"collective": "parameter-servers"}, "ParameterServers has no"),
+    ({"parameter_servers": 2}, "not to 'fsdp'"), ({"strategy": "async-ps"}, "is not how its rounds were recorded"),
+    ({"strategy": "zero-1"}, "needs recorded rounds"), ({"method": "trace"}, "method 'trace'"),
+])  # fmt: skip
+def test_what_has_no_answer_is_one_line(changes, said):
+    with pytest.raises(qm.ModelError, match=said) as caught:
+        predict(profile_of(2), **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_rounds_that_gather_once_do_not_gather_twice():
+    model = fit(profile_of(2)).what_if(reshard=False)
+    kinds = [one.task.kind for one in model.steps]
+    assert (kinds.count("all-gather"), kinds.count("reduce-scatter")) == (4, 4)
+    with pytest.raises(qm.ModelError, match="simulate: rounds of strategy 'fsdp'"):
+        qm.simulate(profile_of(2), workers=2)
+    with pytest.raises(qm.ModelError, match="shard_group applies to strategy fsdp"):
+        qm.predict(qm.example_profile("ddp-alexnet-40"), shard_group=2)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_accumulated_steps_gather_and_reduce_once(k):
+    """Where the network is busy: eight gathers of each step, and four reductions of the last."""
+    model = fit(profile_of(2, compute=1e-4))
+    curve = model.throughput([2, 4], accumulation=k, latency=0.0)
+    for n, rate in zip((2, 4), curve.steps_per_second, strict=True):
+        assert k * n / rate == pytest.approx((8 * k + 4) * (n - 1) / n * UNIT / BANDWIDTH / carried(n), rel=0.02)
+    kinds = [one.task.kind for one in model.what_if(accumulation=k).steps]
+    assert [kinds.count(kind) for kind in ("", "all-gather", "reduce-scatter")] == [8 * k + 1, 8 * k, 4]
+
+
+def test_accumulated_computation_is_as_many_steps():
+    """Where the network is not: each step computes anew, the optimizer once."""
+    model = fit(profile_of(2, bandwidth=1e11))
+    rate = model.throughput([4], accumulation=3, latency=0.0).steps_per_second[0]
+    assert 3 * 4 / rate == pytest.approx((3 * 8 + 1) * 0.05, rel=0.01)
+
+
+def test_half_the_bytes_are_twice_the_bandwidth():
+    model = fit(profile_of(2, cv=0.05)).what_if(latency=0.0)
+    half = model.throughput([2, 8], gradient_precision="half").steps_per_second
+    link = model.fitted.link
+    fitted = dataclasses.replace(model.fitted, link=link._replace(bandwidth=2 * link.bandwidth))
+    twice = dataclasses.replace(model, fitted=fitted).throughput([2, 8]).steps_per_second
+    np.testing.assert_allclose(half, twice)
+
+
+def test_a_slow_rank_is_waited_for():
+    model = fit(profile_of(2, bandwidth=1e11))
+    speeds = (1.0, 0.5, *[1.0] * 6)
+    rates = model.throughput([1, 2, 8], worker_speeds=speeds, latency=0.0).steps_per_second
+    assert rates == pytest.approx(np.array([1, 2 / 2, 8 / 2]) / (9 * 0.05), rel=0.02)
+    with pytest.raises(qm.ModelError, match="workers must be at most 8, the number of worker_speeds"):
+        model.throughput([9], worker_speeds=speeds)

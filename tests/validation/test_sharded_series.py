@@ -1,0 +1,25 @@
+"""Sharded series: predicted from one node and two, better than by the efficiency of two, kept."""
+
+import numpy as np
+
+from validation.sharded import GIVEN, Changed, changes_table, compare_sharded, table
+
+
+def test_series_are_within_the_goal():
+    found = [compare_sharded(folder) for folder in sorted(GIVEN.iterdir())]
+    errors, kept = (np.abs(np.concatenate(own)) for own in zip(*[(c.errors, kept) for c, kept in found], strict=True))
+    assert errors.mean() < 0.03
+    assert errors.max() < 0.06
+    assert kept.mean() > 0.08
+    assert all(c.coverage == 1 for c, _ in found)
+    text = table(found)
+    assert f"**{errors.mean():.1%}**" in text
+    assert text.count("\n") == 2 + len(found) + 1
+
+
+def test_changes_are_judged_by_rounds():
+    comparison, _ = compare_sharded(GIVEN / "fsdp-gpt8-60")
+    rate = float(comparison.curve.iterations_per_second[0])
+    one = Changed("series", {"accumulation": 4}, 3, rate / 1.1, comparison.curve)
+    assert abs(one.error - 0.1) < 1e-9
+    assert '{"accumulation": 4} | 3 | +10.0%' in changes_table([one])

@@ -1,0 +1,159 @@
+"""The testbed's emulated accelerator: what its streams order, and what they leave to overlap."""
+
+import threading
+from queue import SimpleQueue
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the accelerator takes the place of torch.cpu's streams")
+
+from validation.testbed.rounds import sharded_job  # noqa: E402
+from validation.testbed.rounds.accelerator import Engine, Event, Stream, install  # noqa: E402
+
+LIMIT = 20.0  # seconds for what cannot take long, and never comes if the order is wrong
+
+
+class Gate:
+    """Work that goes on until it is let go; it says when it has begun."""
+
+    def __init__(self):
+        self.begun, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self):
+        self.begun.set()
+        assert self.opened.wait(LIMIT)
+
+
+def nothing():
+    pass
+
+
+def finish(*works):
+    for work in works:
+        assert work.over.wait(LIMIT)
+
+
+def test_one_stream_is_in_order_on_two_engines():
+    stream, gate = Stream(), Gate()
+    first = stream.issue(Engine(), "first", gate)
+    second = stream.issue(Engine(), "second", nothing)
+    assert gate.begun.wait(LIMIT)
+    assert not second.start
+    gate.opened.set()
+    finish(first, second)
+    assert first.issued <= first.start <= first.end <= second.start
+
+
+def test_two_streams_overlap_on_two_engines():
+    gate = Gate()
+    first = Stream().issue(Engine(), "first", gate)
+    assert gate.begun.wait(LIMIT)
+    second = Stream().issue(Engine(), "second", nothing)
+    finish(second)  # while the first goes on
+    assert not first.over.is_set()
+    gate.opened.set()
+    finish(first)
+    assert second.end <= first.end
+
+
+def test_two_streams_share_one_engine_in_the_order_of_issue():
+    engine, gate = Engine(), Gate()
+    first = Stream().issue(engine, "first", gate)
+    second = Stream().issue(engine, "second", nothing)
+    assert gate.begun.wait(LIMIT)
+    gate.opened.set()
+    finish(first, second)
+    assert first.end <= second.start
+
+
+def test_work_waits_for_what_came_before_an_event_and_for_nothing_after_it():
+    compute, talk, before, after = Stream(), Stream(), Gate(), Gate()
+    engine = Engine()
+    early = compute.issue(engine, "early", before)
+    event = compute.record_event()
+    late = compute.issue(engine, "late", after)
+    talk.wait_event(event)
+    waiting = talk.issue(Engine(), "waiting", nothing)
+    assert before.begun.wait(LIMIT)
+    assert not event.query()
+    assert not waiting.start
+    before.opened.set()
+    finish(waiting)
+    assert event.query()
+    assert early.end <= waiting.start
+    assert not late.over.is_set()
+    after.opened.set()
+    finish(late)
+
+
+def test_a_stream_that_waits_for_a_stream_waits_for_what_that_one_waits_for():
+    first, between, last, gate = Stream(), Stream(), Stream(), Gate()
+    work = first.issue(Engine(), "work", gate)
+    between.wait_stream(first)  # and has no work of its own
+    last.wait_stream(between)
+    waiting = last.issue(Engine(), "waiting", nothing)
+    assert gate.begun.wait(LIMIT)
+    assert not waiting.start
+    gate.opened.set()
+    last.synchronize()
+    assert work.end <= waiting.start
+    assert last.query()
+
+
+def test_an_event_that_was_not_recorded_holds_nothing_up():
+    stream = Stream()
+    stream.wait_event(Event())
+    stream.wait_event(None)
+    finish(stream.issue(Engine(), "work", nothing))
+
+
+def test_torch_takes_the_streams_for_its_own(monkeypatch):
+    for name in ("Stream", "Event", "_default_cpu_stream", "_current_stream"):
+        monkeypatch.setattr(torch.cpu, name, getattr(torch.cpu, name))
+    install()
+    default, other = torch.cpu.current_stream(), torch.cpu.Stream()
+    with torch.cpu.stream(other):
+        gate = Gate()
+        work = torch.cpu.current_stream().issue(Engine(), "work", gate)
+        event = torch.cpu.Event()
+        event.record()
+    assert work.stream == other.number
+    assert torch.cpu.current_stream() is default
+    assert not default.pending
+    event.wait()
+    assert default.pending == {work}
+    gate.opened.set()
+    event.synchronize()
+    assert work.over.is_set()
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_ring_reduces_and_scatters(monkeypatch, n):
+    boxes = [SimpleQueue() for _ in range(n)]
+    done = SimpleNamespace(wait=nothing)
+
+    def isend(tensor, *, group, group_dst):
+        boxes[group_dst].put((group.rank(), tensor.clone()))
+        return done
+
+    def irecv(tensor, *, group, group_src):
+        sender, sent = boxes[group.rank()].get(timeout=LIMIT)
+        assert sender == group_src
+        tensor.copy_(sent)
+        return done
+
+    monkeypatch.setattr(sharded_job, "distributed", SimpleNamespace(isend=isend, irecv=irecv))
+    sources = torch.arange(4.0 * n * n).reshape(n, 4 * n) ** 2
+    targets = torch.empty(n, 4)
+
+    def reduce(own):
+        group = SimpleNamespace(size=lambda: n, rank=lambda: own)
+        sharded_job.ring_reduce_scatter(targets[own], sources[own], group)
+
+    ranks = [threading.Thread(target=reduce, args=(own,)) for own in range(n)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(LIMIT)
+    torch.testing.assert_close(targets.flatten(), sources.sum(dim=0))
