@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 MOST_WORKERS = 10_000
 
-#: Clauses of a note in the order of their use: what is wrong with the data, or unusual, or assumed; all others follow.
+#: Clauses of a note in the order of their use: what is wrong with the data, or unusual; what is assumed, or estimated.
 USES = [
     re.compile(words)
     for words in (
         r"an outlier|does not fit|contradict|is the bandwidth right",
         r"off the fit|off by up to",
-        r"assumed|estimated",
+        r"^knee|assumed|estimated",
     )
 ]
 
@@ -331,7 +331,8 @@ class ThroughputCurve(Result):
     def notes(self) -> list[str]:
         """What contradicts the data, is assumed, would narrow the interval; then how it was predicted."""
         doubts, others = by_use(self.note)
-        assumption = f"assumed: {self.assumption.removeprefix('assuming ')}" if self.assumption else ""
+        told = self.assumption.removeprefix("assuming ").removesuffix(" is assumed")
+        assumption = f"assumed: {told}" if told else ""
         method = f"method: {self.method}" if self.method else ""
         assumed = [clause for clause in others if USES[-1].search(clause)]
         rest = [clause for clause in others if clause not in assumed]
