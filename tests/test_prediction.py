@@ -260,17 +260,17 @@ def test_strategies_keep_their_order_and_their_rounds():
     assert np.all(X["sync-ps"] < X["bounded-staleness"])
     assert np.all(X["bounded-staleness"] < 1.02 * free.steps_per_second)
     np.testing.assert_allclose(X["k-batch-async"], free.steps_per_second)
-    np.testing.assert_allclose(curves["k-batch-async"].rounds_per_second, free.steps_per_second / 2)
-    np.testing.assert_allclose(curves["sync-ps"].rounds_per_second * [4, 8], X["sync-ps"])
-    np.testing.assert_allclose(curves["k-sync"].rounds_per_second * 2, X["k-sync"])
-    assert np.all(curves["k-sync"].rounds_per_second > curves["sync-ps"].rounds_per_second)
+    np.testing.assert_allclose(curves["k-batch-async"].iterations_per_second, free.steps_per_second / 2)
+    np.testing.assert_allclose(curves["sync-ps"].iterations_per_second * [4, 8], X["sync-ps"])
+    np.testing.assert_allclose(curves["k-sync"].iterations_per_second * 2, X["k-sync"])
+    assert np.all(curves["k-sync"].iterations_per_second > curves["sync-ps"].iterations_per_second)
     backed = predict(varied(), workers=[4, 8], strategy="sync-ps", backup_workers=1)
-    np.testing.assert_allclose(backed.rounds_per_second * [3, 7], backed.steps_per_second)
-    assert np.isnan(curves["bounded-staleness"].rounds_per_second).all()
+    np.testing.assert_allclose(backed.iterations_per_second * [3, 7], backed.steps_per_second)
+    assert np.isnan(curves["bounded-staleness"].iterations_per_second).all()
     for curve in curves.values():
         assert np.all(curve.lower < curve.steps_per_second)
         assert np.all(curve.steps_per_second < curve.upper)
-        assert ("rounds_per_second" in curve.to_rows()[0]) == (curve is not curves["bounded-staleness"])
+        assert ("iterations_per_second" in curve.to_rows()[0]) == (curve is not curves["bounded-staleness"])
 
 
 def test_both_methods_agree_on_a_barrier_and_unequal_workers_who_never_wait_push_as_often():
@@ -282,7 +282,7 @@ def test_both_methods_agree_on_a_barrier_and_unequal_workers_who_never_wait_push
     assert simulated.single == pytest.approx(network.single, rel=0.02)
     speeds = {"worker_speeds": [1.0, 0.5, 2.0], "workers": [3], "method": "mva"}
     batched = predict(traced(), strategy="k-batch-async", k=3, **speeds)
-    assert batched.rounds_per_second[0] == pytest.approx(predict(traced(), **speeds).at(3) / 3)
+    assert batched.iterations_per_second[0] == pytest.approx(predict(traced(), **speeds).at(3) / 3)
 
 
 def test_slow_links_and_stragglers_of_a_curve():

@@ -49,7 +49,7 @@ class Changed(NamedTuple):
     @property
     def error(self) -> float:
         """Relative error."""
-        return float(self.curve.rounds_per_second[0]) / self.measured - 1
+        return float(self.curve.iterations_per_second[0]) / self.measured - 1
 
 
 class Sharded(NamedTuple):

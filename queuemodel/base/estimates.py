@@ -36,16 +36,16 @@ class Parameter:
     identified: bool = True
     note: str = ""
 
-    def to_row(self) -> dict[str, Any]:
-        """The parameter as a row of a table."""
+    def to_row(self, *, shown: bool = False) -> dict[str, Any]:
+        """The parameter as a row of a table; to be printed, with all but its note in five columns."""
+        origin = self.origin if self.identified or self.origin == "assumed" else f"{self.origin}, not identified"
+        about: dict[str, Any] = {"origin": self.origin, "identified": "yes" if self.identified else "no"}
         return {
             "parameter": self.name,
             "value": None if math.isnan(self.value) else self.value,
             "standard_error": None if math.isnan(self.standard_error) else self.standard_error,
             "unit": self.unit,
-            "origin": self.origin,
-            "identified": "yes" if self.identified else "no",
-            "note": self.note,
+            **({"origin": origin} if shown else about | {"note": self.note}),
         }
 
 

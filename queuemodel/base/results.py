@@ -25,12 +25,20 @@ if TYPE_CHECKING:
 #: Columns of text are not made narrower than their longest word, nor because of longer ones than this.
 LONGEST_WORD = 24
 
+#: Notes below the tables; the others are printed on request.
+SHOWN_NOTES = 3
+
 Rows = Sequence[dict[str, Any]]
 
 
 def counted(number: int | float, noun: str) -> str:
     """``1 worker``, ``8 workers``."""
     return f"{number:g} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``0.123``, ``1,230``: a number of so many digits, without an exponent where it is large."""
+    return f"{float(f'{value:.{digits}g}'):,.15g}"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -131,10 +139,10 @@ def finite(value: Any) -> Any:
 
 
 class Result:
-    """Text, HTML, JSON and DataFrame of a result's own `to_rows` and `caption`.
+    """Text, HTML, JSON and DataFrame of a result's own `to_rows`, `caption`, `answer` and `notes`.
 
-    A subclass may replace `shown_rows` or `tables` (printed) and `to_dict` (JSON), and have a `plot` (Jupyter). As a
-    dataclass it needs ``repr=False``.
+    Text and HTML have the answer first, then the tables, then notes. A subclass may replace `shown_rows` or `tables`
+    (printed) and `to_dict` (JSON), and have a `plot` (Jupyter). As a dataclass it needs ``repr=False``.
     """
 
     __slots__ = ()
@@ -151,8 +159,20 @@ class Result:
         raise NotImplementedError
 
     def caption(self) -> str:
-        """A line above the tables; "" for none."""
+        """What the result is, in one text; "" for nothing."""
         return ""
+
+    def answer(self) -> str:
+        """The sentence above the tables; by default the `caption`."""
+        return self.caption()
+
+    def notes(self) -> list[str]:
+        """What the answer rests on and what limits it, a clause each; the first three are printed below the tables."""
+        return []
+
+    def details(self) -> list[str]:
+        """Further clauses, which are printed on request alone."""
+        return []
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """The rows that print shows."""
@@ -176,11 +196,29 @@ class Result:
         """The rows as a DataFrame."""
         return extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
 
-    def to_text(self, width: int | None = None) -> str:
-        """Caption and tables, in lines of at most ``width`` characters."""
-        caption = self.caption() if width is None else textwrap.fill(self.caption(), width, break_on_hyphens=False)
-        tables = [text_table(rows, digits=self.digits, width=width) for rows in self.tables()]
-        return "\n".join(filter(None, [caption, *tables]))
+    def to_text(self, width: int | None = None, *, explain: bool = False) -> str:
+        """Answer, tables and notes, in lines of at most ``width`` characters; with ``explain`` every note."""
+        return "\n".join(filter(None, self.paragraphs(width, explain=explain)))
+
+    def paragraphs(
+        self, width: int | None = None, *, explain: bool = False, how: str = "to_text(explain=True)"
+    ) -> tuple[str, str, str]:
+        """Answer, tables and notes as texts; the last note says ``how`` to see those that are left out."""
+
+        def wrapped(text: str) -> str:
+            return text if width is None else textwrap.fill(text, width, break_on_hyphens=False)
+
+        shown, others = self._sentences(explain)
+        more = [f"({len(others)} more: {how})"] if others else []
+        tables = "\n".join(text_table(rows, digits=self.digits, width=width) for rows in self.tables())
+        return wrapped(self.answer()), tables, "\n".join(map(wrapped, [*shown, *more]))
+
+    def _sentences(self, explain: bool) -> tuple[list[str], list[str]]:
+        """Notes as sentences: those to show, and the others."""
+        every = [f"{clause[:1].upper()}{clause[1:]}{'' if clause.endswith(('.', '?')) else '.'}"
+                 for clause in (*self.notes(), *self.details())]  # fmt: skip
+        most = len(every) if explain else min(SHOWN_NOTES, len(self.notes()))
+        return every[:most], every[most:]
 
     def __repr__(self) -> str:
         """As wide as the terminal it is printed to, elsewhere as its widest line."""
@@ -194,4 +232,6 @@ class Result:
 
             with suppress(MissingDependencyError):  # without matplotlib tables only
                 picture = svg_image(draw)
-        return f"<div><p>{escape(self.caption())}</p>{''.join(tables)}</div>{picture}"
+        shown, others = ("".join(f"<p>{escape(one)}</p>" for one in part) for part in self._sentences(False))
+        more = f"<details><summary>more</summary>{others}</details>" if others else ""
+        return f"<div><p>{escape(self.answer())}</p>{''.join(tables)}{shown}{more}</div>{picture}"

@@ -48,7 +48,7 @@ SYNONYMS = {
 @ask.option("--confidence", ask.INNER_SHARE, "Probability of the intervals.", default=0.9, show_default=True,
             common=False)  # fmt: skip
 @ask.option("--seed", ask.SEED, "Of the first run on --problem.  [default: 0]", common=False)
-@ask.format_option
+@ask.OUTPUT
 @ask.option("--report", ask.FILE, "Write an HTML report (.html).")
 def compare_command(
     profile: str,
@@ -56,6 +56,7 @@ def compare_command(
     convergence: str | None,
     plot: str | None,
     output_format: str,
+    explain: bool,
     report: str | None,
     **options: Any,
 ) -> None:
@@ -101,7 +102,7 @@ def compare_command(
         for number, one in enumerate(shown):
             if number:
                 click.echo()
-            ask.show(one, output_format)
+            ask.show(one, output_format, explain=explain)
         return
     rows = [{"workers": result.workers, **row} for result in results for row in result.to_rows()]
     ask.show(ask.Table(rows, document if len(shown) > 1 else results[0].to_dict()), output_format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import os
 import re
 import shutil
 import sys
@@ -153,7 +154,7 @@ SECTIONS = {
     "Goal": ("deadline", "chance", "price_per_node_hour", "currency", "budget", "throughput", "target_loss",
              "min_efficiency", "min_marginal_speedup", "instances"),
     "Simulation": ("method", "steps", "seeds", "seed", "replications", "warmup", "n_jobs", "backend", "arrivals"),
-    "Output": ("output", "output_format", "confidence", "plot", "report", "records", "shown", "trace"),
+    "Output": ("output", "output_format", "explain", "confidence", "plot", "report", "records", "shown", "trace"),
     OTHER: (),
 }  # fmt: skip
 
@@ -253,20 +254,29 @@ def together(*options: Decorator) -> Decorator:
 format_option = one_of(
     "--format output_format", ["table", "json", "csv"], "Format.", default="table", show_default=True
 )
+#: The format, and how much a table says.
+OUTPUT = together(
+    format_option,
+    option("--explain", None, "Print every note, not the first three.", is_flag=True, common=False),
+)
 
 #: Defaults.
 UNLESS_GIVEN = {
     "strategy": "as recorded; of throughputs alone async-ps", "form": "links", "scheme": "as recorded",
     "collective": "of the recorded library", "bucket_bytes": "as recorded, or of the scheme", "latency": "as fitted",
-    "transfer_order": "tensorflow", "sharding": "round-robin",
-    **dict.fromkeys(("accelerator_speed", "accumulation", "ranks_per_node"), "1"),
+    "transfer_order": "tensorflow", "sharding": "round-robin", "ranks_per_node": "1, or as in the table",
+    **dict.fromkeys(("accelerator_speed", "accumulation"), "1"),
     **dict.fromkeys(("parameter_servers", "bandwidth", "batch_size", "congestion_control", "buffer"), "as recorded"),
 }  # fmt: skip
 
 
+#: Options that have two names: ranks are GPUs.
+ALSO = {"ranks_per_node": "--gpus-per-node "}
+
+
 def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
-    kind, flag, field = KINDS[name], f"--{name.replace('_', '-')}", FIELDS[name].metadata
+    kind, flag, field = KINDS[name], f"{ALSO.get(name, '')}--{name.replace('_', '-')} {name}", FIELDS[name].metadata
     words, where = field["help"], {"section": field["section"], "common": field["common"]}
     where["show_default"] = UNLESS_GIVEN.get(name, False)
     if kind.names:
@@ -297,7 +307,7 @@ METHOD = one_of(
 MEASUREMENTS = together(
     option("--throughputs", FILE, "Further measurements: a CSV, or a profile of several workers; may be repeated.",
            multiple=True, common=False),
-    option("--measured", RUNS, "A further measurement, like 4=1.74; may be repeated.", multiple=True, common=False),
+    option("--measured", RUNS, "A further measurement, like 4=1.74; may be repeated.", multiple=True),
 )  # fmt: skip
 
 INTERVALS = together(
@@ -309,8 +319,7 @@ INTERVALS = together(
 PREDICTION = together(
     PROFILE,
     option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
-    STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, options("placements"), ROUNDS, SIMULATION,
-    NETWORK, INTERVALS,
+    STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, ROUNDS, SIMULATION, NETWORK, INTERVALS,
 )  # fmt: skip
 
 #: What is trained, one of these, and what a number of workers is chosen for.
@@ -348,6 +357,7 @@ class Table(Result):
     shown: Rows | None = None
     digits: int = 4
     says: str = ""
+    remarks: Sequence[str] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         return list(self.rows)
@@ -361,8 +371,12 @@ class Table(Result):
     def caption(self) -> str:
         return self.says
 
+    def notes(self) -> list[str]:
+        return list(self.remarks)
 
-def show(result: Result, output_format: str) -> None:
+
+def show(result: Result, output_format: str, *, explain: bool = False) -> None:
+    """Print a result; on a terminal, unless NO_COLOR is set, its answer in bold and its notes dim."""
     if output_format == "json":
         click.echo(result.to_json())
     elif output_format == "csv":
@@ -372,7 +386,10 @@ def show(result: Result, output_format: str) -> None:
         writer.writerows(rows)
         click.echo(text.getvalue(), nl=False)
     else:
-        click.echo(result.to_text(shutil.get_terminal_size((COLUMNS, 0)).columns))
+        width = shutil.get_terminal_size((COLUMNS, 0)).columns
+        answer, tables, notes = result.paragraphs(width, explain=explain, how="--explain")
+        parts = [answer and click.style(answer, bold=True), tables, notes and click.style(notes, dim=True)]
+        click.echo("\n".join(filter(None, parts)), color=False if os.environ.get("NO_COLOR") else None)
 
 
 def show_profile(profile: Profile, output_format: str) -> None:

@@ -12,6 +12,7 @@ from ..curves.goals import GOALS, WORK
 from ..curves.measuring import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
+from ..models.model import on_nodes
 from ..models.predict import fit, load, measured_besides, predict
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
@@ -32,6 +33,8 @@ def question_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `PREDICTION` as arguments of `predict`."""
     data, besides = measured_of(options)
     known = ask.specified(options, max(options["workers"]))
+    if on_nodes(data) and "ranks_per_node" in known:
+        known["gpus_per_node"] = known.pop("ranks_per_node")  # other nodes than those of the table
     return {"data": data, "throughputs": besides, "progress": ask.watched(), **known}
 
 
@@ -57,8 +60,8 @@ def require_batch_size(question: dict[str, Any]) -> None:
 @ask.FORM
 @ask.MEASUREMENTS
 @ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
-@ask.format_option
-def fit_command(output_format: str, **options: Any) -> None:
+@ask.OUTPUT
+def fit_command(output_format: str, explain: bool, **options: Any) -> None:
     """Fit a profile: each parameter with its standard error, its origin, and whether it is identified.
 
     PROFILE is what predict takes.
@@ -70,14 +73,14 @@ def fit_command(output_format: str, **options: Any) -> None:
       queuemodel fit throughputs.csv --strategy all-reduce
     """
     data, besides = measured_of(options)
-    ask.show(fit(data, throughputs=as_throughputs(besides), **options), output_format)
+    ask.show(fit(data, throughputs=as_throughputs(besides), **options), output_format, explain=explain)
 
 
 @ask.command()
 @ask.PREDICTION
-@ask.format_option
+@ask.OUTPUT
 @ask.option("--plot", ask.FILE, "Draw the curve (.png, .svg, .pdf).")
-def predict_command(output_format: str, plot: str | None, **options: Any) -> None:
+def predict_command(output_format: str, explain: bool, plot: str | None, **options: Any) -> None:
     """Predict throughput against the number of workers.
 
     PROFILE is a profile's JSON, or a CSV with the columns workers and steps_per_second (of all workers),
@@ -88,7 +91,6 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
     Examples:
       queuemodel predict profile.json --workers 1:32 --plot curve.png
       queuemodel predict profile.json --parameter-servers 2 --bandwidth 10Gbit/s
-      queuemodel predict profile.json --transfer-order tic --worker-speeds 1*3,0.5
       queuemodel predict profile.json --measured 4=1.74 --format json
       queuemodel predict throughputs.csv --strategy all-reduce --workers 1:16
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
@@ -97,7 +99,7 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
     curve = predict(**question_of(options))
     if plot is not None:
         save_figure(curve.plot(), plot)
-    ask.show(curve, output_format)
+    ask.show(curve, output_format, explain=explain)
 
 
 @ask.command()
@@ -107,8 +109,8 @@ def predict_command(output_format: str, plot: str | None, **options: Any) -> Non
             common=False)  # fmt: skip
 @ask.option("--throughput", ask.POSITIVE, "Least number of examples, or tokens, per second.", common=False)
 @ask.option("--instances", ask.FILE, "CSV of machine types and prices, to choose from.", common=False)
-@ask.format_option
-def plan_command(output_format: str, instances: str | None, **options: Any) -> None:
+@ask.OUTPUT
+def plan_command(output_format: str, explain: bool, instances: str | None, **options: Any) -> None:
     """Choose the number of workers for a deadline, a price or an efficiency, or a type of machine and how many.
 
     The exit status is 3 where a goal is not met.
@@ -127,13 +129,13 @@ def plan_command(output_format: str, instances: str | None, **options: Any) -> N
         if goal.keys() & {"price_per_node_hour", "budget", "min_efficiency", "min_marginal_speedup"}:
             raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
         offers = plan_instances(instances=read_instances(instances), **question, **goal)
-        ask.show(offers, output_format)
+        ask.show(offers, output_format, explain=explain)
         unmet = offers.cheapest is None
     else:
         if not goal.keys() & GOALS.keys():
             raise click.UsageError("give a goal, like --deadline, --price, --throughput or --min-efficiency")
         planned = plan(predict(**question), **goal)
-        ask.show(planned, output_format)
+        ask.show(planned, output_format, explain=explain)
         unmet = any(choice.workers is None for choice in planned.choices)
     if unmet:
         raise click.exceptions.Exit(3)

@@ -18,6 +18,7 @@ from ..base.drawing import save_figure
 from ..base.errors import DataError
 from ..base.files import read_bytes
 from ..base.recognition import TRACE, mistaken
+from ..base.results import SHOWN_NOTES
 from ..models.predict import predict
 from ..profile.examples import copy_examples, example_files
 from ..profile.profile import Profile
@@ -283,7 +284,8 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
         ask.show_profile(profile, output_format)
         click.echo("")
         rows = [row for row in curve.shown_rows() if row["workers"] in SHOWN]
-        ask.show(ask.Table(rows, digits=curve.digits, says=curve.caption()), output_format)
+        notes = curve.notes()[:SHOWN_NOTES]
+        ask.show(ask.Table(rows, digits=curve.digits, says=curve.answer(), remarks=notes), output_format)
         click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")
     else:
         ask.show(curve, output_format)

@@ -101,7 +101,7 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
     Examples:
       queuemodel simulate profile.json --workers 8 --chrome-trace timeline.json
       queuemodel simulate profile.json --workers 8 --strategy sync-ps
-      queuemodel simulate ddp.json --workers 8 --scheme horovod --plot round.png
+      queuemodel simulate ddp.json --workers 8 --plot round.png
     """
     require_writable(plot, suffixes=FORMATS)
     require_writable(trace, suffixes=JSON)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from ..base.checks import require_count, require_number
 from ..base.errors import ModelError
-from ..base.results import Result, counted, finite, percent, rows_of
+from ..base.results import Result, counted, finite, percent, rows_of, significant
 from ..report import report_page
 from .figures import plot_throughput
 from .measuring import next_measurement
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
 
 MOST_WORKERS = 10_000
 
+#: Clauses of a note in the order of their use: what is wrong with the data, or unusual; what is assumed, or estimated.
+USES = [
+    re.compile(words)
+    for words in (
+        r"an outlier|does not fit|contradict|is the bandwidth right",
+        r"off the fit|off by up to",
+        r"^knee|assumed|estimated",
+    )
+]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThroughputCurve(Result):
@@ -35,7 +46,7 @@ class ThroughputCurve(Result):
     workers : ndarray of int
         Increasing.
     steps_per_second : ndarray
-        Steps of all workers together.
+        Steps of all workers together: of synchronous jobs, iterations per second times the workers.
     lower, upper : ndarray
         Interval around `steps_per_second` with probability `confidence`.
     single : float
@@ -122,7 +133,7 @@ class ThroughputCurve(Result):
         return self.steps_per_second * self.batch_size
 
     @property
-    def rounds_per_second(self) -> np.ndarray:
+    def iterations_per_second(self) -> np.ndarray:
         """Synchronous steps of the whole group, or updates of several steps; NaN for workers on their own."""
         if len(self.steps_per_round):
             return self.steps_per_second / self.steps_per_round
@@ -130,14 +141,34 @@ class ThroughputCurve(Result):
 
     @property
     def in_rounds(self) -> bool:
-        """Whether `rounds_per_second` means anything."""
+        """Whether `iterations_per_second` means anything."""
         return self.synchronous or len(self.steps_per_round) > 0
+
+    @property
+    def of_ranks(self) -> bool:
+        """Whether workers are ranks, which make each step together without parameter servers."""
+        return self.synchronous and self.parameter_servers == 0
+
+    @property
+    def counts(self) -> str:
+        """What rows, texts and figures count per second: iterations of ranks, else steps of all workers."""
+        return "iterations" if self.of_ranks else "steps"
+
+    def steps_in_one(self, workers: Any) -> np.ndarray:
+        """Steps (n,) of all of so many workers (n,) in one of what the curve `counts`."""
+        each = self.steps_per_second[0] / self.iterations_per_second[0] / self.workers[0] if self.of_ranks else 0.0
+        return np.multiply(workers, each) if each else np.ones(np.shape(workers))
 
     @property
     def base(self) -> str:
         """The base of speedup and efficiency in words, where it is not one worker."""
-        what = "GPU" if self.workers_per_node > 1 else "worker"
-        return "" if self.base_workers == 1 else counted(self.base_workers, what)
+        return "" if self.base_workers == 1 else self._sized(self.base_workers)[0]
+
+    def _sized(self, workers: int) -> tuple[str, str]:
+        """A number of workers in words: whole nodes of several, or else GPUs or workers; and GPUs of such nodes."""
+        nodes, rest = divmod(workers, self.workers_per_node)
+        gpus = counted(workers, "GPU" if self.workers_per_node > 1 else "worker")
+        return (gpus, "") if rest or self.workers_per_node == 1 else (counted(nodes, "node"), f" ({gpus})")
 
     @property
     def speedup(self) -> np.ndarray:
@@ -189,13 +220,19 @@ class ThroughputCurve(Result):
         return replace(self, **scaled, model=None)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per number of workers."""
-        names = ["workers", "steps_per_second", "lower", "upper", "examples_per_second", "speedup", "efficiency"]
+        """One row per number of workers, in steps of all of them per second; of ranks in iterations per second."""
+        per, several = self.steps_in_one(self.workers), self.of_ranks and self.workers_per_node > 1
+        columns = {"nodes": self.nodes, "gpus": self.workers} if several else {"workers": self.workers}
+        columns[f"{self.counts}_per_second"] = self.steps_per_second / per
         if self.in_rounds:
-            names.insert(2, "rounds_per_second")
-        columns = {name: getattr(self, name) for name in names}
-        if measured := dict(self.measured):
-            columns["measured"] = np.array([measured.get(n) for n in self.workers.tolist()], dtype=object)
+            columns["iterations_per_second"] = self.iterations_per_second
+        columns |= {"lower": self.lower / per, "upper": self.upper / per}
+        if self.unit:
+            columns[f"{self.unit}_per_second"] = self.examples_per_second
+        columns |= {"speedup": self.speedup, "efficiency": self.efficiency}
+        if self.measured:
+            rates = {n: x / float(self.steps_in_one(n)) for n, x in self.measured}
+            columns["measured"] = np.array([rates.get(n) for n in self.workers.tolist()], dtype=object)
         utilization = zip(self.stations, self.utilization.T, strict=True)
         return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
 
@@ -205,11 +242,11 @@ class ThroughputCurve(Result):
             "method": self.method,
             "workers": self.workers.tolist(),
             "steps_per_second": self.steps_per_second.tolist(),
-            **({"rounds_per_second": self.rounds_per_second.tolist()} if self.in_rounds else {}),
+            **({"iterations_per_second": self.iterations_per_second.tolist()} if self.in_rounds else {}),
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
             "confidence": self.confidence,
-            "examples_per_second": self.examples_per_second.tolist(),
+            **({"examples_per_second": self.examples_per_second.tolist()} if self.unit else {}),
             "speedup": self.speedup.tolist(),
             "efficiency": self.efficiency.tolist(),
             **({"base_workers": self.base_workers} if self.base else {}),
@@ -219,8 +256,8 @@ class ThroughputCurve(Result):
             "saturation_workers": finite(self.saturation_workers),
             "parameter_servers": self.parameter_servers,
             "nodes": self.nodes.tolist(),
-            "batch_size": self.batch_size,
-            **({"unit": self.unit} if self.unit not in ("", "examples") else {}),
+            "batch_size": self.batch_size if self.unit else None,
+            "unit": self.unit or None,
             "profiled_workers": self.profiled_workers,
             "note": "; ".join(filter(None, [self.assumption, self.note])),
         }
@@ -271,26 +308,53 @@ class ThroughputCurve(Result):
         )
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """`to_rows`, with the bottleneck's utilization only, the base of speedup and the work's unit: what fits."""
+        """`to_rows`, with the bottleneck's utilization only and the base of speedup: what fits."""
         others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
-        others |= set() if self.unit else {"examples_per_second"}
-        headers = {"speedup": f"speedup over {self.base}"} if self.base else {}
-        headers["examples_per_second"] = f"{self.unit}_/s"
+        headers = {"gpus": "GPUs"} | ({"speedup": f"speedup over {self.base}"} if self.base else {})
         return [
             {headers.get(name, name.replace("per_second", "/s")): x for name, x in row.items() if name not in others}
             for row in self.to_rows()
         ]
 
+    def answer(self) -> str:
+        """The throughput of the largest number of workers, its interval and speedup, and the bottleneck."""
+        most, per = int(self.workers[-1]), float(self.steps_in_one(self.workers[-1]))
+        rate, low, high = (significant(one[-1] / per) for one in (self.steps_per_second, self.lower, self.upper))
+        over = self.base or self._sized(1)[0]
+        gained = f", speedup {self.speedup[-1]:.3g} over {over}" if most != self.base_workers else ""
+        limit = f"bottleneck {self.bottleneck}" if self.bottleneck else ""
+        if np.isfinite(self.saturation_workers):
+            limit = f"saturation at {self.saturation_workers:.3g} workers, {self.bottleneck}"
+        found = f"{''.join(self._sized(most))}: {rate} {self.counts}/s ({low} to {high}){gained}"
+        return "; ".join(filter(None, [found, limit, f"{percent(self.confidence)} intervals"]))
+
+    def notes(self) -> list[str]:
+        """What contradicts the data, is assumed, would narrow the interval; then how it was predicted."""
+        doubts, others = by_use(self.note)
+        told = self.assumption.removeprefix("assuming ").removesuffix(" is assumed")
+        assumption = f"assumed: {told}" if told else ""
+        method = f"method: {self.method}" if self.method else ""
+        assumed = [clause for clause in others if USES[-1].search(clause)]
+        rest = [clause for clause in others if clause not in assumed]
+        ranked = [*doubts, assumption, *assumed, self._narrowing, method, self._profiled, *rest]
+        return list(filter(None, ranked))
+
+    @property
+    def _narrowing(self) -> str:
+        """Which run to make next, where finding it takes no simulation."""
+        if self.model is None or not self.model.quick:
+            return ""
+        following = next_measurement(self)
+        return f"to narrow it: measure {following.run} for a minute" if following.workers else ""
+
+    @property
+    def _profiled(self) -> str:
+        most = self.profiled_workers
+        return f"profiled up to {''.join(self._sized(most))}" if most else "not measured on such machines"
+
     def caption(self) -> str:
         """How it was predicted, its uncertainty, and what to measure next."""
-        following = next_measurement(self) if of_asynchronous_workers(self) else None
-        return "; ".join(
-            [
-                *filter(None, [self.assumption]),
-                self.basis,
-                *([following.caption()] if following and following.workers else []),
-            ]
-        )
+        return "; ".join(filter(None, [self.assumption, self.basis, self._narrowing]))
 
     @property
     def basis(self) -> str:
@@ -298,13 +362,20 @@ class ThroughputCurve(Result):
         knee = (
             f", saturation point {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
         )
-        most = self.profiled_workers
-        profiled = f"profiled up to {counted(most, 'worker')}" if most else "not measured on such machines"
         servers = f" with {counted(self.parameter_servers, 'parameter server')}" if self.parameter_servers else ""
         unit = f" in {self.unit}/s" if self.unit not in ("", "examples") else ""
         how = f"throughput{unit}{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
-        parts = (how, f"intervals of {percent(self.confidence)}", profiled, self.note)
+        parts = (how, f"intervals of {percent(self.confidence)}", self._profiled, self.note)
         return "; ".join(filter(None, parts))
+
+
+def by_use(note: str) -> tuple[list[str], list[str]]:
+    """Clauses of a note that contradict the data, and all others; of several that are only unusual, the first one."""
+    clauses = [clause for clause in note.split("; ") if clause]
+    wrong, unusual = ([clause for clause in clauses if words.search(clause)] for words in USES[:2])
+    unusual = [clause for clause in unusual if clause not in wrong]
+    others = [clause for clause in clauses if clause not in (*wrong, *unusual)]
+    return [*wrong, *unusual[:1]], [*others, *unusual[1:]]
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:
@@ -316,8 +387,3 @@ def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     if any(a >= b for a, b in itertools.pairwise(counts)):
         raise ModelError(f"workers must increase, got {workers!r}")
     return np.array(counts, dtype=int)
-
-
-def of_asynchronous_workers(curve: ThroughputCurve) -> bool:
-    """Whether a curve is of asynchronous workers on parameter servers."""
-    return bool(curve.stations) and curve.asynchronous and not curve.in_rounds

@@ -78,12 +78,14 @@ def plot_throughput(
     for point in points:
         if len(point) not in (2, 4):
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
-    _draw(ax, curve, 1.0, label, style)
-    measured_points(ax, points)
-    most = max(float(curve.upper.max()), *(max(point[1:]) for point in points), 0.0)
-    ax.set(ylabel="throughput (steps/s)", ylim=(0, 1.1 * most))
+    per = curve.steps_in_one(curve.workers)
+    _draw(ax, curve, per, label, style)
+    points = [(n, *(x / float(curve.steps_in_one(n)) for x in values)) for n, *values in points]
+    _measured(ax, curve, points)
+    most = max(float((curve.upper / per).max()), *(max(point[1:]) for point in points), 0.0)
+    ax.set(ylabel=f"throughput ({curve.counts}/s)", ylim=(0, 1.1 * most))
     _finish(ax, curve)
-    if curve.unit and curve.batch_size > 1:
+    if curve.unit and curve.batch_size > 1 and not curve.of_ranks:
         right = ax.secondary_yaxis(
             "right", functions=(lambda x: np.multiply(x, curve.batch_size), lambda x: np.divide(x, curve.batch_size))
         )
@@ -103,11 +105,15 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
         raise ModelError("plot_comparison: at least one curve is needed, got none")
     ax = ax or new_axes((7.6, 4.2))
     lines = []
+    counts, sizes = {one.counts for one in curves.values()}, {_size(one) for one in curves.values()}
+    label, each = sizes.pop() if len(sizes) == 1 else ("workers", 1)
     for (name, curve), style in zip(curves.items(), styles(curves).values(), strict=True):
-        band(ax, curve.workers, curve.lower, curve.upper, style["color"])
-        lines += ax.plot(curve.workers, curve.steps_per_second, label=name, **style, **dots(len(curve.workers)))
-    last = max(int(curve.workers[-1]) for curve in curves.values())
-    ax.set(xlabel="workers", ylabel="throughput (steps/s)", xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
+        x, per = curve.workers / each, curve.steps_in_one(curve.workers) if len(counts) == 1 else 1.0
+        band(ax, x, curve.lower / per, curve.upper / per, style["color"])
+        lines += ax.plot(x, curve.steps_per_second / per, label=name, **style, **dots(len(x)))
+    last = max(int(curve.workers[-1]) for curve in curves.values()) / each
+    rate = f"throughput ({counts.pop() if len(counts) == 1 else 'steps'}/s)"
+    ax.set(xlabel=label, ylabel=rate, xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
     whole_numbers(ax)
     finish_axes(ax, legend=None)
     label_ends(ax, lines)
@@ -123,7 +129,7 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     layer.
     """
     ax = ax or new_axes()
-    N = curve.workers
+    N = curve.workers / _size(curve)[1]
     for name, seconds, bottom, color, alpha in _layers(curve):
         if len(N) <= MOST_BARS:
             width = 0.8 * float(np.diff(N).min() if len(N) > 1 else 1)
@@ -146,7 +152,7 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
     unit = curve.workers * curve.single
     lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
     _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
-    measured_points(ax, [(n, x / (n * curve.single)) for n, x in curve.measured])
+    _measured(ax, curve, [(n, x / (n * curve.single)) for n, x in curve.measured])
     over = f" over {curve.base}" if curve.base else ""
     ax.set(ylabel=f"efficiency{over} (%)", ylim=(0, 1.1))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
@@ -157,14 +163,27 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
 def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
     """The model's line and band, the bounds and the profiled range, all divided by ``unit``."""
     style = require_style(style, "lines.Line2D", "ax", "label", "measured")
-    N = curve.workers
+    each = _size(curve)[1]
+    N = curve.workers / each
     style = {"color": MODEL, "zorder": 3, **dots(len(N)), **style}
     ax.plot(N, curve.steps_per_second / unit, label=label or "predicted", **style)
     band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{percent(curve.confidence)} interval")
     if curve.bound_upper.size:
         bound_lines(ax, N, curve.bound_upper / unit, curve.bound_lower / unit)
     if curve.profiled_workers >= 1:
-        ax.axvspan(0, curve.profiled_workers + 0.5, color=PROFILED, linewidth=0, zorder=0, label="profiled")
+        ax.axvspan(0, curve.profiled_workers / each + 0.5, color=PROFILED, linewidth=0, zorder=0, label="profiled")
+
+
+def _size(curve: ThroughputCurve) -> tuple[str, int]:
+    """The label of the axis of sizes, and the workers in 1 of what it counts: nodes of several ranks, else workers."""
+    if curve.of_ranks and curve.workers_per_node > 1:
+        return f"nodes of {curve.workers_per_node} GPUs", curve.workers_per_node
+    servers = curve.parameter_servers
+    return "workers" if servers < 2 else f"workers (with {servers} parameter servers)", 1
+
+
+def _measured(ax: Axes, curve: ThroughputCurve, points: Sequence[Sequence[float]]) -> None:
+    measured_points(ax, [(n / _size(curve)[1], *values) for n, *values in points])
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:
@@ -190,8 +209,8 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
 
 
 def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
-    last, servers = max(int(curve.workers[-1]), curve.profiled_workers), curve.parameter_servers
-    label = "workers" if servers < 2 else f"workers (with {servers} parameter servers)"
+    label, each = _size(curve)
+    last = max(int(curve.workers[-1]), curve.profiled_workers) / each
     ax.set(xlabel=label, xlim=(0, last + max(0.5, 0.02 * last)))
     mark_saturation(ax, curve.saturation_workers, curve.bottleneck)
     whole_numbers(ax)

@@ -32,10 +32,15 @@ class NextMeasurement(Result):
         nodes = {} if self.nodes is None else {"nodes": self.nodes}
         return [{"workers": self.workers, **nodes, "reason": self.reason}]
 
+    @property
+    def run(self) -> str:
+        """Its size in words; "" for none."""
+        if not self.workers or not self.nodes:
+            return counted(self.workers, "worker") if self.workers else ""
+        return f"{counted(self.nodes, 'node')} ({counted(self.workers, 'GPU')})"
+
     def caption(self) -> str:
-        what = "nothing" if self.workers is None else f"{counted(self.workers, 'worker')} for a minute"
-        if self.workers and self.nodes:
-            what = f"{counted(self.nodes, 'node')} ({counted(self.workers, 'GPU')}) for a minute"
+        what = f"{self.run} for a minute" if self.workers else "nothing"
         return f"measure next: {what} ({self.reason})"
 
     def shown_rows(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import numpy as np
 from ..base.checks import require_seed, require_share
 from ..base.estimates import Parameter
 from ..base.results import Result, counted, percent
-from ..curves.curve import ThroughputCurve, require_workers
+from ..curves.curve import ThroughputCurve, by_use, require_workers
 from ..curves.prediction import Prediction
 from ..profile.job import Job
 from ..profile.measurements import Measurement
@@ -199,6 +199,23 @@ class Model(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
         return [parameter.to_row() for parameter in self.parameters]
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The rows without what is in notes."""
+        return [one.to_row(shown=True) for one in self.parameters]
+
+    def answer(self) -> str:
+        """The caption without the clauses of `notes`."""
+        return "; ".join(clause for clause in self.caption().split("; ") if clause not in self.note.split("; "))
+
+    def notes(self) -> list[str]:
+        """What the fit assumes, does not determine, and what contradicts it."""
+        doubts, others = by_use(self.note)
+        return [*doubts, *others]
+
+    def details(self) -> list[str]:
+        """Notes of the parameters."""
+        return [f"{one.name}: {one.note}" for one in self.parameters if one.note]
 
 
 class ModelKind(Protocol):

@@ -203,7 +203,7 @@ class Scenario:
     gradient_precision: str | None = _ask(
         "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
     )
-    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: ranks per node.", count(10_000))
+    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
     shard_group: int | None = _ask(
         "sharded", "Cluster", "fsdp, hsdp: ranks that share a copy of the model; 0: all.", count(1_000_000, 0)

@@ -80,4 +80,4 @@ def on_profiled_links(points: Sequence[Measurement], profile: Profile) -> list[M
 def doubt(points: Iterable[Measurement], against: str) -> str:
     """A fit's note on its outliers."""
     named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {p.group}" for p in points)
-    return f"{named}: does not fit {against} and has little weight; measure it again"
+    return f"{named}: does not fit {against} and has little weight: measure it again"

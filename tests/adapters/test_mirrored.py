@@ -47,10 +47,12 @@ def test_waiting_for_a_data_set_is_no_computation(case):
     assert told["waited of 1 rank"] == pytest.approx(told["round_time of 1 rank"] - 0.31, abs=0.03)
     curve, faster = (predict(profile, workers=[*map(int, measured)], accelerator_speed=speed) for speed in (1, 4))
     seconds = [*measured.values()]
-    assert 1 / curve.rounds_per_second == pytest.approx(seconds, rel=0.12)  # a dozen batches, and two that were late
+    assert 1 / curve.iterations_per_second == pytest.approx(
+        seconds, rel=0.12
+    )  # a dozen batches, and two that were late
     if case == "slow-input":
         assert curve.bottleneck == "input"
-        assert faster.rounds_per_second == pytest.approx(curve.rounds_per_second, rel=0.05)
+        assert faster.iterations_per_second == pytest.approx(curve.iterations_per_second, rel=0.05)
 
 
 def test_small_packs_share_the_parameters():

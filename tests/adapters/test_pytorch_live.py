@@ -49,7 +49,7 @@ def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
     assert len(profile.gradient_norms[0].workers) == 3
     curve = predict(profile, workers=[1, 2, 4])
     assert curve.profiled_workers == 3
-    assert curve.rounds_per_second == pytest.approx(curve.steps_per_second / [1, 2, 4])
+    assert curve.iterations_per_second == pytest.approx(curve.steps_per_second / [1, 2, 4])
     assert all(curve.steps_per_second > 0)
 
 

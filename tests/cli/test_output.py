@@ -75,6 +75,52 @@ def test_help_shows_the_common_options_and_on_request_all(printed, command):
     assert not {"--bucket-bytes", "--k", "--buffer"} & flags[0]
 
 
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_option_of_an_example_is_in_the_short_help(printed, command):
+    options, _, examples = printed(command, "--help").rpartition("Example")
+    listed = set(re.findall(r"(?<!\S)-{1,2}[a-z][\w-]*", re.sub(r",$", "", options.replace(", --", " --"))))
+    assert set(re.findall(r"(?<!\S)-{1,2}[a-z][\w-]*", examples)) <= listed
+
+
+@pytest.mark.parametrize(
+    ("data", "both"), [("resnet50-t4-placements.csv --batch-size 40", True), ("ddp-alexnet-40.json", False)]
+)
+def test_gpus_and_ranks_per_node_are_one_option(printed, data, both):
+    more = ["--gpus-per-node", "4", *([] if both else ["--inside-bandwidth", "25GB/s"])]
+    texts = [printed("predict", *data.split(), "--workers", "8", option, *more[1:], "--format", "csv")
+             for option in ("--gpus-per-node", "--ranks-per-node")]  # fmt: skip
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("nodes,gpus,iterations_per_second")
+    assert texts[0].splitlines()[1].startswith("2,8,")
+
+
+def test_notes_are_three_unless_explained_and_plain_in_a_pipe(printed):
+    short, whole = (printed("fit", "alexnet-60.json", *more) for more in ([], ["--explain"]))
+    left_out = int(re.search(r"\((\d+) more: --explain\)\n$", short)[1])
+    assert left_out >= 1
+    assert "more:" not in whole
+    assert len(whole) > len(short)
+    assert "\x1b" not in short + whole
+    assert "note" not in short
+
+
+@pytest.mark.parametrize("setting", ["", "1"])
+def test_a_terminal_has_the_answer_in_bold_unless_no_color_is_set(setting):
+    termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    env = os.environ | {"NO_COLOR": setting, "TERM": "xterm"}
+    with subprocess.Popen([*PYTHON, "fit", "throughputs.csv"], stdout=theirs, env=env) as run:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):
+            while more := os.read(ours, 4096):
+                seen += more
+    os.close(ours)
+    assert run.returncode == 0
+    assert (seen.startswith(b"\x1b[1m"), b"\x1b" in seen) == (not setting, not setting)
+
+
 @pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
 def test_help_uses_the_words_of_the_glossary(printed, command):
     text = printed(*command.split(), "--help")

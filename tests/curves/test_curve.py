@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from jobs_by_hand import profile
+from matplotlib import pyplot as plt
 
 import queuemodel as qm
 from queuemodel import queueing
-from queuemodel.curves import plot_efficiency
+from queuemodel.curves import plot_comparison, plot_efficiency, plot_step_time, plot_throughput
 
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
 
@@ -75,13 +76,13 @@ def test_every_field_of_rows_and_of_json_is_that_of_the_curve(rounds, synchronou
     per = X / rounds if rounds else X / N
     lists = {"workers": N, "steps_per_second": X, "lower": 0.8 * X, "upper": 1.3 * X, "examples_per_second": 11 * X}
     lists |= {"speedup": X / 1.7, "efficiency": X / (1.7 * N)}
-    lists |= {"rounds_per_second": per} if rounds or synchronous else {}
+    lists |= {"iterations_per_second": per} if rounds or synchronous else {}
     whole = {name: pytest.approx(values.tolist()) for name, values in lists.items()}
     for name, values in each.items():
         whole[name] = {"a": values[:, 0].tolist(), "b": values[:, 1].tolist()}
     whole |= {"method": "by hand", "confidence": 0.7, "bottleneck": "b", "saturation_workers": 3.5, "batch_size": 11}
     assert curve.to_dict() == whole | {
-        "parameter_servers": 2, "nodes": [3, 3, 5], "profiled_workers": 4, "note": "one; two"
+        "parameter_servers": 2, "nodes": [3, 3, 5], "profiled_workers": 4, "note": "one; two", "unit": "examples"
     }  # fmt: skip
     for i, row in enumerate(curve.to_rows()):
         numbers = {name: values[i] for name, values in lists.items()}
@@ -97,3 +98,104 @@ def test_every_field_of_rows_and_of_json_is_that_of_the_curve(rounds, synchronou
     np.testing.assert_allclose(curve.epoch_time(), 70 / X)
     (cheapest,) = qm.plan(curve, epochs=2, price_per_node_hour=1.8).choices
     assert (cheapest.workers, cheapest.cost) == (4, pytest.approx(140 / 5 / 3600 * 1.8 * 3))
+
+
+def of_ranks(*, per_node=1, accumulation=1, **others):
+    """2, 4 and 16 ranks; each makes 3, 2.5 and 2 steps a second."""
+    N, each = np.array([2, 4, 16]), np.array([3.0, 2.5, 2.0])
+    several = {"steps_per_round": accumulation * N} if accumulation > 1 else {}
+    about = {"batch_size": 10, "measured": ((4, 10.4), (8, 17.6))} | several | others
+    return qm.ThroughputCurve(
+        N, N * each, 0.8 * N * each, 1.5 * N * each, single=3.25, synchronous=True, parameter_servers=0,
+        workers_per_node=per_node, profiled_workers=4, **about,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize("per_node", [1, 4])
+def test_ranks_count_iterations_by_nodes_and_gpus(per_node, accumulation):
+    curve = of_ranks(per_node=per_node, accumulation=accumulation)
+    rates = np.array([3.0, 2.5, 2.0]) / accumulation
+    np.testing.assert_allclose(curve.iterations_per_second, rates)
+    rows, sizes = curve.to_rows(), ["nodes", "gpus"] if per_node > 1 else ["workers"]
+    rest = ["lower", "upper", "examples_per_second", "speedup", "efficiency", "measured"]
+    assert list(rows[0]) == [*sizes, "iterations_per_second", *rest]
+    assert [[row[name] for name in sizes] for row in rows] == (
+        [[1, 2], [1, 4], [4, 16]] if per_node > 1 else [[2], [4], [16]]
+    )
+    for row, rate in zip(rows, rates, strict=True):
+        ends = [row[name] for name in ("iterations_per_second", "lower", "upper")]
+        assert ends == pytest.approx([rate, 0.8 * rate, 1.5 * rate])
+    assert [row["measured"] for row in rows] == [None, pytest.approx(2.6 / accumulation), None]
+    document = curve.to_dict()  # for machines: steps of all ranks, too
+    assert document["iterations_per_second"] == pytest.approx(rates)
+    assert [document[name] for name in ("steps_per_second", "lower")] == [[6, 10, 32], pytest.approx([4.8, 8, 25.6])]
+    header, text = curve.to_text().splitlines()[1], curve.to_text()
+    assert ("GPUs" in header, "workers" in header) == (per_node > 1, per_node == 1)
+    assert "steps" not in text
+
+
+def test_without_a_batch_size_no_examples_are_counted():
+    row, document = of_ranks(unit="", batch_size=1).to_rows()[0], of_ranks(unit="", batch_size=1).to_dict()
+    assert not [name for name in row if name.endswith("_per_second") and name != "iterations_per_second"]
+    assert "examples_per_second" not in document
+    assert (document["batch_size"], document["unit"]) == (None, None)
+    row, document = of_ranks(unit="tokens").to_rows()[0], of_ranks(unit="tokens").to_dict()
+    assert row["tokens_per_second"] == pytest.approx(60)
+    assert (document["batch_size"], document["unit"]) == (10, "tokens")
+
+
+def test_the_answer_stands_first_in_the_units_of_the_job():
+    assert of_ranks().answer() == "16 workers: 2 iterations/s (1.6 to 3), speedup 9.85 over 1 worker; 90 % intervals"
+    on_nodes = of_ranks(per_node=4, base_workers=4, bottleneck="network", confidence=0.8)
+    assert on_nodes.answer() == (
+        "4 nodes (16 GPUs): 2 iterations/s (1.6 to 3), speedup 2.46 over 1 node; bottleneck network; 80 % intervals"
+    )
+    servers = qm.fit(profile()).throughput([1, 8])
+    assert servers.answer().startswith(f"8 workers: {servers.at(8):.3g} steps/s (")
+    assert f"saturation at {servers.saturation_workers:.3g} workers, {servers.bottleneck}" in servers.answer()
+    alone = of_ranks(base_workers=16, per_node=4)  # no speedup over itself
+    assert "speedup" not in alone.answer()
+    assert servers.to_text().startswith(servers.answer())
+
+
+def test_notes_are_in_order_of_use_and_three_unless_explained():
+    clauses = [
+        "a link is shared",
+        "latency is assumed",
+        "4 GPUs: +30 % off the fit, an outlier",
+        "8 GPUs: -9 % off the fit, unlike published jobs",
+        "2 GPUs: -8 % off the fit, unlike published jobs",
+    ]
+    curve = of_ranks(note="; ".join(clauses), method="by hand", assumption="assuming a ring")
+    outlier, first, second = clauses[2:]
+    assert curve.notes() == [
+        outlier, first, "assumed: a ring", "latency is assumed", "method: by hand",
+        "profiled up to 4 workers", "a link is shared", second,
+    ]  # fmt: skip
+    *_, last = curve.to_text().splitlines()
+    assert last == "(5 more: to_text(explain=True))"
+    assert curve.to_text().splitlines()[-4:-1] == [f"{outlier}.", f"{first}.", "Assumed: a ring."]
+    assert curve.to_text(explain=True).endswith(f"Profiled up to 4 workers.\nA link is shared.\n{second}.")
+    html = curve._repr_html_()
+    assert html.index("16 workers: 2 iterations/s") < html.index("<table>") < html.index("Assumed: a ring")
+    assert html.index("<details>") < html.index("Method: by hand")
+    assert max(map(len, curve.to_text(60, explain=True).splitlines())) <= 60
+
+
+def test_figures_of_ranks_count_iterations_on_nodes():
+    for draw in (plot_throughput, plot_efficiency, plot_step_time):
+        ax = draw(of_ranks(per_node=4))
+        assert ax.get_xlabel() == "nodes of 4 GPUs"
+        assert ax.get_xlim()[1] < 5
+    ax = plot_throughput(of_ranks(per_node=4))
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert ax.get_ylabel() == "throughput (iterations/s)"
+    np.testing.assert_allclose(lines["predicted"].get_xydata(), [[0.5, 3], [1, 2.5], [4, 2]])
+    (points,) = ax.containers
+    np.testing.assert_allclose(points.lines[0].get_xydata(), [[1, 2.6], [2, 2.2]])
+    both = plot_comparison({"a": of_ranks(per_node=4), "b": of_ranks(per_node=4, accumulation=2)})
+    assert (both.get_xlabel(), both.get_ylabel()) == ("nodes of 4 GPUs", "throughput (iterations/s)")
+    mixed = plot_comparison({"a": of_ranks(per_node=4), "b": CURVE})
+    assert (mixed.get_xlabel(), mixed.get_ylabel()) == ("workers", "throughput (steps/s)")
+    plt.close("all")

@@ -43,7 +43,7 @@ def test_measured_rates_of_up_to_eight_ranks_follow_from_traces_of_two(job):
     profile, measured = job
     curve = predict(profile, workers=sorted(measured))
     truth = np.array([measured[n] for n in curve.workers.tolist()])
-    errors = np.abs(curve.rounds_per_second / truth - 1)
+    errors = np.abs(curve.iterations_per_second / truth - 1)
     assert errors[2:].mean() < 0.02
     assert errors.max() < 0.04
     assert np.all(curve.lower <= truth * curve.workers)
@@ -76,7 +76,7 @@ def test_a_collective_takes_what_its_schedule_does_where_the_network_is_all(algo
     servers = getattr(own, "servers", 0)
     assert curve.nodes.tolist() == [-(-n // ranks) + servers for n in curve.workers.tolist()]
     assert f"({algorithm}, " in curve.method or algorithm not in COLLECTIVES
-    for n, taken in zip(curve.workers[1:].tolist(), 1 / curve.rounds_per_second[1:], strict=True):
+    for n, taken in zip(curve.workers[1:].tolist(), 1 / curve.iterations_per_second[1:], strict=True):
         blocks = 64 if algorithm == "hoplite" else 16
         whole = schedule(getattr(slow.collective, "algorithm", slow.collective), n, blocks=blocks)
         seconds = execute(whole, size, link, routes(whole, **cluster))

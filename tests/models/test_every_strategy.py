@@ -20,7 +20,7 @@ def test_recorded_steps_give_the_curve_that_predict_gives(strategy):
     assert curve.to_dict() == asked.to_dict()
     assert np.all(curve.bound_lower <= curve.steps_per_second * (1 + 1e-9))
     assert np.all(curve.steps_per_second <= curve.bound_upper * (1 + 1e-9))
-    assert np.isfinite(curve.rounds_per_second).all() == (strategy != "async-ps")
+    assert np.isfinite(curve.iterations_per_second).all() == (strategy != "async-ps")
     twice = model.what_if(bandwidth=2 * profile.cluster.bandwidth).throughput(workers)
     assert np.all(twice.steps_per_second > curve.steps_per_second)
     assert len(qm.plan(curve, min_efficiency=0.1).choices) == 1

@@ -19,11 +19,11 @@ def test_a_server_job_predicts_the_same_job_as_data_parallel_ranks():
     rates = np.array([truth[n] for n in sorted(truth)])
     profile = example_profile("alexnet-60")
     curve = predict(profile, strategy="all-reduce", workers=sorted(truth), bandwidth=40e6 / 8)
-    assert np.abs(curve.rounds_per_second / rates - 1).max() < 0.04
+    assert np.abs(curve.iterations_per_second / rates - 1).max() < 0.04
     assert np.all((curve.lower <= rates * curve.workers) & (rates * curve.workers <= curve.upper))
     assert curve.profiled_workers == 0
     assert "steps on parameter servers" in curve.note
-    as_traced = predict(profile, strategy="all-reduce", workers=sorted(truth)).rounds_per_second
+    as_traced = predict(profile, strategy="all-reduce", workers=sorted(truth)).iterations_per_second
     assert np.all(as_traced[1:] > 1.2 * rates[1:])  # the control: at another bandwidth it is far off
     asynchronous = predict(profile, method="mva", workers=sorted(truth), bandwidth=40e6 / 8)
     assert np.abs(asynchronous.steps_per_second / (rates * curve.workers) - 1)[-1] > 0.2

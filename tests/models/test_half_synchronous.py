@@ -109,7 +109,7 @@ def test_results_that_are_counted_by_k_come_as_asynchronous_ones():
             for asked in ({}, {"strategy": "k-batch-async", "k": 4})
         )
         assert counted.steps_per_second == pytest.approx(free.steps_per_second)
-        assert counted.rounds_per_second == pytest.approx(free.steps_per_second / 4)
+        assert counted.iterations_per_second == pytest.approx(free.steps_per_second / 4)
         assert counted.upper == pytest.approx(free.upper)
 
 

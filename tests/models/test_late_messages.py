@@ -41,7 +41,7 @@ def test_what_the_link_carries_is_found_beside_what_is_late(bandwidth, size):
     assert fit_rounds(profile).bandwidth == pytest.approx(bandwidth, rel=0.02)
     wire, waits = 2 * 14 * size / 8 / bandwidth, 2 * 14 * late(size / 8, 8, bandwidth)
     curve = predict(profile, workers=[8])
-    assert 1 / curve.rounds_per_second[0] == pytest.approx(0.1 + wire + waits, rel=0.03)
+    assert 1 / curve.iterations_per_second[0] == pytest.approx(0.1 + wire + waits, rel=0.03)
     assert curve.residence_time[0] == pytest.approx([wire, waits, 0.0], rel=0.03, abs=0.01)
 
 
@@ -55,7 +55,7 @@ def test_two_ranks_which_send_at_the_same_time_lose_less():
         assert not ring_lateness(2 * sizes, 2, **link | lossless).any()
     curve = predict(ring_profile("tensorflow", BBR), workers=[2])
     waits = 2 * 2 * 0.012 * 200_000 / 84_000 / 19
-    assert 1 / curve.rounds_per_second[0] == pytest.approx(0.1 + 2 * 400_000 / 7e6 + waits, rel=0.01)
+    assert 1 / curve.iterations_per_second[0] == pytest.approx(0.1 + 2 * 400_000 / 7e6 + waits, rel=0.01)
 
 
 @pytest.mark.parametrize(

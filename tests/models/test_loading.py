@@ -68,14 +68,14 @@ def computed_of(n):
 def test_recorded_waits_tell_the_rounds_of_more_ranks(law, slow):
     recorded = trained(law, 2, 2000, slow=slow)
     curve = qm.predict(profile(recorded), workers=[2, 4, 8])
-    for n, rate in zip(curve.workers.tolist(), curve.rounds_per_second, strict=True):
+    for n, rate in zip(curve.workers.tolist(), curve.iterations_per_second, strict=True):
         if slow == 1.0:
             truth = round_time(trained(law, n, 2500, seed=1, computed=computed_of(n)))
             assert 1 / rate == pytest.approx(truth, rel=0.25 if law is seldom else 0.15), n
             if n == 8 and law is not always:  # the control: as if nobody waited more than two do
                 assert 1 / rate > 1.1 * round_time(recorded)
     if slow > 1.0:  # one slow loader holds up all
-        assert 1 / curve.rounds_per_second[0] == pytest.approx(round_time(recorded), rel=0.1)
+        assert 1 / curve.iterations_per_second[0] == pytest.approx(round_time(recorded), rel=0.1)
     assert law is seldom or curve.bottleneck == "input"
 
 

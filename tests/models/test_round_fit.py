@@ -44,8 +44,8 @@ def recorded(*, computed=1.0, start=0.0, tracing=1.0, slow=1.0, cv=0.02, evaluat
     )
 
 
-def with_rates(profile, rounds_per_second):
-    points = [qm.Measurement(workers=n, steps_per_second=n * rate) for n, rate in rounds_per_second.items()]
+def with_rates(profile, iterations_per_second):
+    points = [qm.Measurement(workers=n, steps_per_second=n * rate) for n, rate in iterations_per_second.items()]
     return msgspec.structs.replace(profile, throughputs=points)
 
 
@@ -113,9 +113,9 @@ def test_untraced_rates_undo_what_tracing_costs():
 def test_what_lies_between_rounds_is_the_same_for_more_ranks():
     profile = recorded()
     before = predict(profile, workers=[2, 8])
-    seconds = 1 / before.rounds_per_second
+    seconds = 1 / before.iterations_per_second
     later = predict(with_rates(profile, {2: 1 / (seconds[0] + 0.05)}), workers=[2, 8])
-    assert 1 / later.rounds_per_second == pytest.approx(seconds + 0.05, rel=0.005)
+    assert 1 / later.iterations_per_second == pytest.approx(seconds + 0.05, rel=0.005)
 
 
 @pytest.mark.parametrize("slow", [1.1, 1.5])
@@ -130,7 +130,7 @@ def test_a_slow_rank_stays_the_only_one(slow):
     for size, share in zip(SIZES, (0.25, 1.0), strict=True):
         over = np.maximum(over, share * own.max(axis=1)) + 1.75 * size / BANDWIDTH
     curve = predict(recorded(slow=slow, cv=0.05, rounds=200), workers=[8])
-    assert 1 / curve.rounds_per_second[0] == pytest.approx(over.mean(), rel=0.01)
+    assert 1 / curve.iterations_per_second[0] == pytest.approx(over.mean(), rel=0.01)
     assert "rank 1 takes 1." in curve.note
 
 
@@ -153,7 +153,7 @@ def test_the_slowest_of_many_follows_the_order_statistic_of_the_recorded_law():
         ]  # fmt: skip
     job = qm.Job(batch_size=8, parameter_bytes=1000, tensors=1)
     recorded = qm.Profile(source=qm.Source(framework="made"), job=job, rounds=rounds)
-    taken = 1 / predict(recorded, workers=[2, 10, 100], latency=0.0).rounds_per_second
+    taken = 1 / predict(recorded, workers=[2, 10, 100], latency=0.0).iterations_per_second
     truth = [1 + 0.05 * order_statistic(norm().isf, n, n) for n in (2, 10, 100)]
     assert taken == pytest.approx(truth, abs=0.006)
     assert taken[1:] != pytest.approx([1 + 1.15 * (one - 1) for one in truth[1:]], abs=0.006)  # the control
@@ -220,8 +220,8 @@ def test_one_rank_of_a_group_tells_its_rounds_and_the_interval_holds_the_others(
     assert (fitted.unrecorded, fit_rounds(whole).unrecorded) == (1, 0)
     assert fitted.alone == pytest.approx(computed + optimizer)  # no round of one rank is there
     curve, truth = predict(part, workers=[1, 2, 8]), predict(whole, workers=[1, 2, 8])
-    assert 1 / curve.rounds_per_second[0] == pytest.approx(computed + optimizer, rel=1e-6)
-    assert 1 / curve.rounds_per_second[1] == pytest.approx(np.mean([r.round_time for r in own]), rel=0.005)
+    assert 1 / curve.iterations_per_second[0] == pytest.approx(computed + optimizer, rel=1e-6)
+    assert 1 / curve.iterations_per_second[1] == pytest.approx(np.mean([r.round_time for r in own]), rel=0.005)
     inside = (curve.lower < truth.steps_per_second) & (truth.steps_per_second < curve.upper)
     assert inside[1:].all()  # alone, the slow one is slow
     assert "1 of 2 ranks recorded: differences between ranks are unknown" in curve.note

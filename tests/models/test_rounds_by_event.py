@@ -218,7 +218,7 @@ def pairwise():
 def test_options_combine_as_events_do(asked):
     loaders = asked.pop("loaders", ())
     curve = model(loaders=loaders, **asked).throughput([2, 4])
-    for n, rate in zip(curve.workers.tolist(), curve.rounds_per_second.tolist(), strict=True):
+    for n, rate in zip(curve.workers.tolist(), curve.iterations_per_second.tolist(), strict=True):
         truth = in_events(n, asked, loaders=loaders)
         assert 1 / rate == pytest.approx(truth, rel=1e-6)
         run = simulate_rounds(model(loaders=loaders, **asked), ranks=n, rounds=30)
@@ -229,7 +229,7 @@ def test_two_percent_are_noticed():
     """The control: of computation, of bytes, and of a loader that is always late."""
     seconds = in_events(4, {}, loaders=(2.15,)), in_events(4, {}), in_events(4, {"bandwidth": 2.5e7})
     found = [
-        1 / model(**changes).throughput([4]).rounds_per_second[0]
+        1 / model(**changes).throughput([4]).iterations_per_second[0]
         for changes in ({"loaders": (2.2,)}, {"accelerator_speed": 1.02}, {"bandwidth": 2.45e7})
     ]
     assert not np.isclose(found, seconds, rtol=1e-3).any()
@@ -239,7 +239,7 @@ def test_two_percent_are_noticed():
 def test_gradients_to_reduce_exist_in_the_last_accumulated_step_only(scheme):
     """Steps of 1.5 s, and 37 s of the network after the last: a forward pass hides the same whatever their number."""
     seconds = [
-        1 / model(scheme=scheme, accumulation=k, bandwidth=1.9e5, latency=0.0).throughput([2]).rounds_per_second[0]
+        1 / model(scheme=scheme, accumulation=k, bandwidth=1.9e5, latency=0.0).throughput([2]).iterations_per_second[0]
         for k in (1, 2, 4, 8)
     ]
     assert seconds[0] > 30.0
@@ -253,8 +253,8 @@ def test_a_loader_is_two_batches_ahead_of_its_rank(load, accumulation):
     about = {"loaders": (load,), "spread": 0.1}
     asked = {"accumulation": accumulation, "bandwidth": 1e8}
     truth = in_events(4, asked, **about, rounds=5000 // accumulation)
-    found = 1 / model(**about, **asked).throughput([4]).rounds_per_second[0]
+    found = 1 / model(**about, **asked).throughput([4]).iterations_per_second[0]
     assert found == pytest.approx(truth, rel=0.025)
     assert simulate_rounds(model(**about, **asked), ranks=4, rounds=600).times.mean() == pytest.approx(truth, rel=0.03)
-    without = 1 / model(spread=0.1, **asked).throughput([4]).rounds_per_second[0]
+    without = 1 / model(spread=0.1, **asked).throughput([4]).iterations_per_second[0]
     assert without < 0.97 * truth  # the control

@@ -92,7 +92,7 @@ def test_a_curve_is_the_round_by_hand_with_its_parts_bounds_and_errors(asked, to
         added = [max(best - slowest - TAIL, 0.0), T - best, max(slowest - compute, 0.0)]
         X, k = steps * n / (T + idle), steps
         assert curve.steps_per_second[i] == pytest.approx(X)
-        assert curve.rounds_per_second[i] == pytest.approx(1 / (T + idle))
+        assert curve.iterations_per_second[i] == pytest.approx(1 / (T + idle))
         assert curve.residence_time[i] * k == pytest.approx(added, abs=1e-9)
         assert curve.think_time[i] * k == pytest.approx(T + idle - sum(added))
         busy = [work.sum(), min(wait.sum(), T + idle), added[2]]

@@ -256,7 +256,7 @@ def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
         assert qm.predict(qm.read_measurements(file), strategy=strategy, workers=2).at(2) > 0
     file.write_text("workers,rounds_per_second\n2,3.7\n1,4\n")
     curve = qm.predict(qm.read_measurements(file), strategy=strategy, workers=[1, 2])
-    assert curve.rounds_per_second[1] == pytest.approx(3.7, rel=0.05)
+    assert curve.iterations_per_second[1] == pytest.approx(3.7, rel=0.05)
     assert curve.speedup[1] == pytest.approx(2 * 3.7 / 4, rel=0.05)
 
 

@@ -46,7 +46,7 @@ def test_three_ranks_traces_tell_what_two_hide(profile, measured):
     points = json.loads((measured / "measured.json").read_text())[2:]
     workers, truth = (np.array([one[key] for one in points]) for key in ("workers", "group_steps_per_s"))
     curve = predict(profile, workers=workers.tolist())
-    assert np.abs(curve.rounds_per_second / truth - 1).max() < 0.08
+    assert np.abs(curve.iterations_per_second / truth - 1).max() < 0.08
     assert np.all((curve.lower <= truth * workers) & (truth * workers <= curve.upper))
     two = predict(untold(read_ranks(BEFORE)), workers=workers.tolist())
-    assert (two.rounds_per_second / truth - 1).min() > 0.1
+    assert (two.iterations_per_second / truth - 1).min() > 0.1

@@ -19,7 +19,7 @@ def test_series_are_within_the_goal():
 
 def test_changes_are_judged_by_rounds():
     comparison, _ = compare_sharded(GIVEN / "fsdp-gpt8-60")
-    rate = float(comparison.curve.rounds_per_second[0])
+    rate = float(comparison.curve.iterations_per_second[0])
     one = Changed("series", {"accumulation": 4}, 3, rate / 1.1, comparison.curve)
     assert abs(one.error - 0.1) < 1e-9
     assert '{"accumulation": 4} | 3 | +10.0%' in changes_table([one])

@@ -115,7 +115,7 @@ def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, held_up: bo
         return ""
     named = ", ".join(f"{p.steps_per_second:.4g} steps/s with {counted(p.workers, 'worker')}" for p in far)
     unit = "as rounds per second, times the workers, they do not" if rounds else "are they of another job?"
-    return f"the throughputs contradict the profile ({named}); {unit}"
+    return f"the throughputs contradict the profile ({named}): {unit}"
 
 
 def untraced_throughput(measured: Sequence[Measurement], servers: int) -> float | None:

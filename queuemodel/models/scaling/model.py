@@ -194,7 +194,7 @@ class ScalingModel(Model):
     @property
     def note(self) -> str:
         """See `Model`."""
-        return "; ".join(self.notes)
+        return "; ".join(self.clauses)
 
     def caption(self) -> str:
         """What was measured, and what the fit does not determine."""
@@ -326,7 +326,7 @@ class ScalingModel(Model):
             )
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def clauses(self) -> tuple[str, ...]:
         """What measurements leave open, or contradict, a clause each."""
         found, misfits = [], sorted(self.misfits, key=lambda one: -abs(one[1]))
         for m, off in misfits[:MOST_NAMED]:
