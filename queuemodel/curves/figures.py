@@ -78,12 +78,12 @@ def plot_throughput(
     for point in points:
         if len(point) not in (2, 4):
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
-    per = curve.steps_in_one(curve.workers)
+    per, name = _rate(curve)
     _draw(ax, curve, per, label, style)
-    points = [(n, *(x / float(curve.steps_in_one(n)) for x in values)) for n, *values in points]
+    points = [(n, *(x / per for x in values)) for n, *values in points]
     _measured(ax, curve, points)
     most = max(float((curve.upper / per).max()), *(max(point[1:]) for point in points), 0.0)
-    ax.set(ylabel=f"throughput ({curve.counts}/s)", ylim=(0, 1.1 * most))
+    ax.set(ylabel=name, ylim=(0, 1.1 * most))
     _finish(ax, curve)
     if curve.unit and curve.batch_size > 1 and not curve.of_ranks:
         right = ax.secondary_yaxis(
@@ -105,14 +105,14 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
         raise ModelError("plot_comparison: at least one curve is needed, got none")
     ax = ax or new_axes((7.6, 4.2))
     lines = []
-    counts, sizes = {one.counts for one in curves.values()}, {_size(one) for one in curves.values()}
+    rates, sizes = [_rate(one) for one in curves.values()], {_size(one) for one in curves.values()}
+    per, rate = rates[0] if len({name for _, name in rates}) == 1 else (1.0, "throughput (steps/s)")
     label, each = sizes.pop() if len(sizes) == 1 else ("workers", 1)
     for (name, curve), style in zip(curves.items(), styles(curves).values(), strict=True):
-        x, per = curve.workers / each, curve.steps_in_one(curve.workers) if len(counts) == 1 else 1.0
+        x = curve.workers / each
         band(ax, x, curve.lower / per, curve.upper / per, style["color"])
         lines += ax.plot(x, curve.steps_per_second / per, label=name, **style, **dots(len(x)))
     last = max(int(curve.workers[-1]) for curve in curves.values()) / each
-    rate = f"throughput ({counts.pop() if len(counts) == 1 else 'steps'}/s)"
     ax.set(xlabel=label, ylabel=rate, xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
     whole_numbers(ax)
     finish_axes(ax, legend=None)
@@ -172,6 +172,15 @@ def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str
         bound_lines(ax, N, curve.bound_upper / unit, curve.bound_lower / unit)
     if curve.profiled_workers >= 1:
         ax.axvspan(0, curve.profiled_workers / each + 0.5, color=PROFILED, linewidth=0, zorder=0, label="profiled")
+
+
+def _rate(curve: ThroughputCurve) -> tuple[float, str]:
+    """Steps per second in 1 of the axis of rates, and its label: of ranks their work or, where unknown, speedup."""
+    if not curve.of_ranks:
+        return 1.0, "throughput (steps/s)"
+    if curve.unit:
+        return 1.0 / curve.batch_size, f"throughput ({curve.unit}/s)"
+    return curve.single * curve.base_workers, f"speedup over {curve.base or '1 worker'}"
 
 
 def _size(curve: ThroughputCurve) -> tuple[str, int]:

@@ -135,18 +135,22 @@ class Plan(Result):
         return self.recommendation
 
     def notes(self) -> list[str]:
-        """What is assumed, why a goal is not met, what is trained and paid for, and how the curve was predicted."""
+        """Why a goal is not met, what is trained and paid for, and how the curve was predicted."""
+        return list(filter(None, [*self.remarks, self.assumed, *self.curve.notes()]))
+
+    @property
+    def assumed(self) -> str:
+        """What is trained, and paid for."""
         servers = self.curve.parameter_servers
         paid = f"workers and {counted(servers, 'parameter server')} are paid for" if servers else "workers are paid for"
         paid += f", {counted(self.curve.workers_per_node, 'worker')} to a node"
         paid += f", at {self.price or 0:,.6g} {self.currency}".rstrip() + " per node and hour"
-        paid, trained = paid if self.price else "", self.work and f"{self.work} to train"
-        return list(filter(None, [self.curve.assumption, *self.remarks, trained, paid, self.curve.basis]))
+        return "; ".join(filter(None, [self.work and f"{self.work} to train", paid if self.price else ""]))
 
     def caption(self) -> str:
-        """The answer and the notes, after an assumed strategy."""
-        notes, first = self.notes(), bool(self.curve.assumption)
-        return "; ".join([*notes[:first], self.answer(), *notes[first:]])
+        """The answer, after an assumed strategy, and the notes."""
+        parts = [self.curve.assumption, self.answer(), *self.remarks, self.assumed, self.curve.basis]
+        return "; ".join(filter(None, parts))
 
 
 def plan(
