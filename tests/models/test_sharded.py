@@ -15,7 +15,7 @@ from queuemodel import transport as qc
 from queuemodel.models import fit, fit_shards, predict
 from queuemodel.models.rounds.graph import Task, end_times
 from queuemodel.models.rounds.times import NodeLink
-from queuemodel.models.sharded import Placement, Step, round_times
+from queuemodel.models.sharded import RankPlacement, TimedTask, round_times
 from queuemodel.profile import Cluster, Job, Operation, Profile, Round, Source
 
 BANDWIDTH, UNIT = 10e6, 1_000_000
@@ -83,7 +83,7 @@ def steps_of(units, *, sharded="all ranks", prefetch=2):
 
     def add(kind, after, size=UNIT):
         group = sharded if kind else ""
-        steps.append(Step(Task(group or "compute", tuple(after), kind, size, group)))
+        steps.append(TimedTask(Task(group or "compute", tuple(after), kind, size, group)))
         return len(steps) - 1
 
     for _ in range(2 * units):
@@ -246,14 +246,14 @@ def test_what_others_measured_conditions_the_curve():
 def test_many_ranks_meet_in_groups():
     """Groups of two wait for their slower rank only."""
     steps = [
-        Step(Task("compute")),
-        Step(Task("inside a node", (0,), "all-gather", 1.0, "inside a node")),
-        Step(Task("compute", (1,))),
+        TimedTask(Task("compute")),
+        TimedTask(Task("inside a node", (0,), "all-gather", 1.0, "inside a node")),
+        TimedTask(Task("compute", (1,))),
     ]
     computed = np.array([[[1.0, 5.0], [2.0, 1.0], [4.0, 1.0], [3.0, 1.0]]])
-    both = round_times(steps, computed, Placement(4, 2, 2), NodeLink(1.0, 0.0))
+    both = round_times(steps, computed, RankPlacement(4, 2, 2), NodeLink(1.0, 0.0))
     assert both == pytest.approx([max(2.0 + 5.0, 4.0 + 1.0)])
-    assert round_times(steps, computed, Placement(4), NodeLink(1e12, 0.0)) == pytest.approx([4.0 + 5.0])
+    assert round_times(steps, computed, RankPlacement(4), NodeLink(1e12, 0.0)) == pytest.approx([4.0 + 5.0])
 
 
 @pytest.mark.parametrize(("changes", "said"), [

@@ -47,7 +47,7 @@ def is_sharded(together: Sequence[Collective]) -> bool:
     return moved["allgather"] > 0 and moved["reducescatter"] > 0 and moved["reducescatter"] >= moved["allreduce"]
 
 
-class Step(NamedTuple):
+class StepEvents(NamedTuple):
     """A step's mark, what the program came to in it in order, and what was done together."""
 
     number: int
@@ -55,7 +55,7 @@ class Step(NamedTuple):
     together: Sequence[Collective]
 
 
-def read_rank(trace: RankTrace, steps: Sequence[Step], begin: float, work: AcceleratorWork) -> RankTrace:
+def read_rank(trace: RankTrace, steps: Sequence[StepEvents], begin: float, work: AcceleratorWork) -> RankTrace:
     """The rounds of a rank's file; the first begins at ``begin`` (us), the others when the one before is done."""
     busy = defaultdict[str, float](float)
     for event in work.computing:
@@ -215,7 +215,7 @@ def _role(trace: RankTrace, ranks: Sequence[int], sizes: Mapping[int, int]) -> s
 # What waits for what
 
 
-class Rule(NamedTuple):
+class EdgeRule(NamedTuple):
     """How far gathers run ahead, counted in computations and in what the program launched before; see `edges`."""
 
     forward: int  # a gather of the forward pass begins when the computation so many before its launch has ended
@@ -230,7 +230,7 @@ class Rule(NamedTuple):
 
 #: From the loosest to the strictest.
 RULES = [
-    Rule(forward, backward, lag, reductions)
+    EdgeRule(forward, backward, lag, reductions)
     for lag in (0, 1)
     for reductions in (0, 3, 2, 1)
     for forward, backward in itertools.product((4, 3, 2, 1, 0), repeat=2)
@@ -238,7 +238,7 @@ RULES = [
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """A run's steps: begin and end of each operation, (steps, ranks, operations), by each rank's clock (s)."""
 
     operations: Sequence[Operation]
@@ -249,7 +249,7 @@ class Recorded:
     meet: Sequence[int]  # how many neighbours meet in each; 0: all
 
     @classmethod
-    def of(cls, run: Sequence[RankTrace]) -> Recorded:
+    def of(cls, run: Sequence[RankTrace]) -> RecordedRun:
         first = run[0].rounds[0]
         rounds = [[{one.number: one for one in trace.rounds}[r.number] for trace in run] for r in run[0].rounds]
         times = np.array([[[(o.start, o.end) for o in one.operations] for one in ranks] for ranks in rounds])
@@ -282,7 +282,7 @@ class Recorded:
         return np.array([np.broadcast_to(end, self.round_time.shape) for end in ends])
 
 
-def edges(operations: Sequence[Operation], rule: Rule, contradicted: np.ndarray) -> list[list[int]]:
+def edges(operations: Sequence[Operation], rule: EdgeRule, contradicted: np.ndarray) -> list[list[int]]:
     """For each operation those that it waits for, by a rule, as far as no record contradicts that.
 
     Where one does, an earlier one of the same kind is taken, until none does.
@@ -325,7 +325,7 @@ def with_edges(run: Sequence[RankTrace]) -> tuple[list[RankTrace], str]:
     DataError
         When the replayed step is not nearly as long as the recorded one.
     """
-    recorded = Recorded.of(run)
+    recorded = RecordedRun.of(run)
     contradicted = recorded.contradicted()
     replays: dict[str, tuple[float, float]] = {}
     found = [(rule, edges(recorded.operations, rule, contradicted)) for rule in RULES]

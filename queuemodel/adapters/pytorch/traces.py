@@ -195,7 +195,7 @@ def _read_rank(path: Path) -> RankTrace:
         marks = [int(step.name.removeprefix("ProfilerStep#")) for step in steps]
         return sharded.read_rank(
             RankTrace(str(path), rank_file.rank, rank_file.ranks, str(info.get("backend", "")), []),
-            [sharded.Step(*one) for one in zip(marks, inside, together, strict=True)],
+            [sharded.StepEvents(*one) for one in zip(marks, inside, together, strict=True)],
             max([steps[0].ts, *(e.end for e in events if e.cat in DONE_THERE and work.handed_over(e) < steps[0].ts)]),
             work,
         )

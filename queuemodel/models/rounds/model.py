@@ -42,7 +42,7 @@ from .group import (
 )
 from .ranks import Ranks
 from .schemes import SCHEMES, Buckets, Scheme, Slices
-from .times import NodeLink, at_bandwidth, slowest_of
+from .times import NodeLink, link_at_bandwidth, slowest_of
 
 #: Fewer recorded computations than this leave their spread open by a quarter.
 FEW_ROUNDS = 9
@@ -136,7 +136,7 @@ class AllReduceModel(Model):
         alone = self._in_turn and isinstance(self.collective, Ring)
         wanted = self.scenario.latency
         link = NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
-        return at_bandwidth(link, self.fitted.nominal, self.scenario.bandwidth)
+        return link_at_bandwidth(link, self.fitted.nominal, self.scenario.bandwidth)
 
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""

@@ -174,7 +174,7 @@ class NodeLink(NamedTuple):
     buffer: float = 0.0
 
 
-def at_bandwidth(link: NodeLink, nominal: float | None, bandwidth: float | None) -> NodeLink:
+def link_at_bandwidth(link: NodeLink, nominal: float | None, bandwidth: float | None) -> NodeLink:
     """The link when its nominal bandwidth, bytes per second, is another; None: as it is."""
     if bandwidth in (None, nominal):
         return link

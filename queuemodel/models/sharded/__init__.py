@@ -8,9 +8,9 @@ model      the model, its what-ifs, parameters and notes
 
 from .fit import FittedShards, fit_shards
 from .model import METHOD, NEEDS, ShardedModel, of, refuses
-from .placement import Placement, Step, round_times
+from .placement import RankPlacement, TimedTask, round_times
 
 __all__ = [
-    "METHOD", "NEEDS", "FittedShards", "Placement", "ShardedModel", "Step", "fit_shards", "of", "refuses",
+    "METHOD", "NEEDS", "FittedShards", "RankPlacement", "ShardedModel", "TimedTask", "fit_shards", "of", "refuses",
     "round_times",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from ...transport.sharing import CONTROLS
 from ..rounds.fit import by_number, paces
 from ..rounds.graph import ACROSS, INSIDE, Task, transfer_times
 from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, Library, NodeLink
-from .placement import NETWORK, SHARD_KINDS, Placement, Step, round_times
+from .placement import NETWORK, SHARD_KINDS, RankPlacement, TimedTask, round_times
 
 _NUMBERS = constants(__package__)["fit"]
 TRANSFER_ERROR, REPLAY_ERROR = _NUMBERS["transfer_error"], _NUMBERS["replay_error"]
@@ -26,17 +26,17 @@ PAIR_LOSS, PAIR_LOSS_BBR = _NUMBERS["pair_loss"], _NUMBERS["pair_loss_bbr"]
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RecordedRounds:
     """Recorded rounds of a group of ranks, all of which or some were recorded."""
 
-    placement: Placement
-    steps: tuple[Step, ...]
+    placement: RankPlacement
+    steps: tuple[TimedTask, ...]
     computed: np.ndarray  # (rounds, ranks, computations): Seconds, of all ranks
     times: np.ndarray  # (rounds,): Seconds of a round, mean of the ranks
     whole: bool
 
     @classmethod
-    def of(cls, rounds: Sequence[Round], library: Library, pair_loss: float) -> Run:
+    def of(cls, rounds: Sequence[Round], library: Library, pair_loss: float) -> RecordedRounds:
         """Of rounds with the same number of ranks."""
         first, ranks = rounds[0], len({one.rank for one in rounds})
         groups = [own for own in by_number(rounds).values() if len(own) == ranks]
@@ -49,7 +49,7 @@ class Run:
         inside = max((size for name, size in first.groups.items() if name.startswith(INSIDE)), default=1)
         sharded = any(o.kind in SHARD_KINDS and o.group.startswith(INSIDE) for o in first.operations)
         steps = [
-            Step(
+            TimedTask(
                 Task(
                     o.group or "compute",
                     tuple(o.after),
@@ -66,7 +66,7 @@ class Run:
             [np.roll(computed, shift, axis=0) for shift in range(-(-first.ranks // ranks))], axis=1
         )[:, : first.ranks]
         return cls(
-            Placement(first.ranks, inside, inside if sharded else 0, None, library.collective, pair_loss),
+            RankPlacement(first.ranks, inside, inside if sharded else 0, None, library.collective, pair_loss),
             tuple(steps),
             computed,
             np.array([np.mean([one.round_time - one.waited for one in own]) for own in groups]),
@@ -74,7 +74,7 @@ class Run:
         )
 
     @property
-    def crossing(self) -> list[Step]:
+    def crossing(self) -> list[TimedTask]:
         """Collectives of several nodes."""
         some = NodeLink(1.0, 0.0)
         return [
@@ -89,7 +89,7 @@ class FittedShards:
     """What recorded rounds determine of a sharded job."""
 
     job: Job
-    run: Run  # Of the most ranks
+    run: RecordedRounds  # Of the most ranks
     rows: np.ndarray  # (m, computations): Seconds of one rank of the typical pace
     alone: float  # Seconds of a round of one rank
     tail: float  # Seconds of a round beside what its graph explains
@@ -130,7 +130,7 @@ def fit_shards(profile: Profile) -> FittedShards:
     counts = sorted({one.ranks for one in grouped})
     control = CONTROLS.get(profile.cluster.congestion_control)
     lost = (PAIR_LOSS if control is None or control.fills else PAIR_LOSS_BBR) * library.single
-    runs = [Run.of([one for one in grouped if one.ranks == n], library, lost) for n in counts]
+    runs = [RecordedRounds.of([one for one in grouped if one.ranks == n], library, lost) for n in counts]
     last, most = runs[-1], [one for one in grouped if one.ranks == counts[-1]]
     link, covariance = estimate_link(runs, library)
     unequal = paces(most, counts[-1]) if last.whole else ()
@@ -158,7 +158,7 @@ def fit_shards(profile: Profile) -> FittedShards:
     )
 
 
-def estimate_link(runs: Sequence[Run], library: Library) -> tuple[NodeLink, np.ndarray]:
+def estimate_link(runs: Sequence[RecordedRounds], library: Library) -> tuple[NodeLink, np.ndarray]:
     """A node's link, and the covariance of the logarithms of its bandwidth and latency.
 
     With it replayed rounds take what they took; and where these hide their collectives, collectives all together.
@@ -171,7 +171,7 @@ def estimate_link(runs: Sequence[Run], library: Library) -> tuple[NodeLink, np.n
             "no recorded collective crosses the network; record two nodes: queuemodel import-trace trace_n1 trace_n2"
         )
 
-    def transfers(run: Run, some: Sequence[Step], link: NodeLink) -> float:
+    def transfers(run: RecordedRounds, some: Sequence[TimedTask], link: NodeLink) -> float:
         took = sum(one.seconds for one in some)
         return float(np.log(max(took, 1e-9) / sum(run.placement.seconds(one, link) for one in some)))
 

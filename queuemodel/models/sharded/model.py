@@ -29,9 +29,9 @@ from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, str
 from ..rounds.graph import ACROSS
 from ..rounds.group import LEAST, MOST, other_ranks_error
 from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
-from ..rounds.times import NodeLink, at_bandwidth, sampler
+from ..rounds.times import NodeLink, link_at_bandwidth, sampler
 from .fit import FittedShards, fit_shards
-from .placement import SHARD_KINDS, Placement, Step, round_times
+from .placement import SHARD_KINDS, RankPlacement, TimedTask, round_times
 from .rewritings import accumulated, in_copies, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
@@ -74,8 +74,8 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 class Drawn:
     """Drawn rounds of n ranks: their computations, and how long the rounds take."""
 
-    steps: list[Step]
-    placement: Placement
+    steps: list[TimedTask]
+    placement: RankPlacement
     computed: np.ndarray  # (samples, ranks, computations): Seconds
 
     def mean_time(self, link: NodeLink, *, slower: float = 1.0, without: Collection[str] = ()) -> float:
@@ -162,7 +162,7 @@ class ShardedModel(Model):
             self.placement(2).collective.time(1.0, 2, Link(1.0), kind=kind)
 
     @cached_property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TimedTask]:
         """The graph of a round, as changed."""
         steps = list(self.fitted.run.steps)
         if self.scenario.reshard is False:
@@ -193,7 +193,7 @@ class ShardedModel(Model):
         wanted = self.scenario.shard_group
         return self.fitted.run.placement.shards if wanted is None else wanted
 
-    def placement(self, ranks: int) -> Placement:
+    def placement(self, ranks: int) -> RankPlacement:
         """Where so many ranks are."""
         wanted, recorded = self.scenario, self.fitted.run.placement
         inside = None if wanted.inside_bandwidth is None else Link(wanted.inside_bandwidth)
@@ -209,7 +209,7 @@ class ShardedModel(Model):
     def link_at(self, ranks: int) -> NodeLink:
         """What a node's link carries among so many ranks."""
         fitted, wanted = self.fitted, self.scenario
-        found = at_bandwidth(fitted.link, fitted.nominal, wanted.bandwidth)
+        found = link_at_bandwidth(fitted.link, fitted.nominal, wanted.bandwidth)
         slower = math.exp(-fitted.library.slower * self._doublings(ranks))
         latency = found.latency if wanted.latency is None else wanted.latency
         return NodeLink(found.bandwidth * slower, latency)

@@ -19,7 +19,7 @@ NETWORK = "network"
 
 
 @dataclass(frozen=True)
-class Step:
+class TimedTask:
     """A task of a round, and of a collective the recorded seconds without waiting for other ranks."""
 
     task: Task
@@ -27,7 +27,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Placement:
+class RankPlacement:
     """Where n ranks are, and which of them share a copy of the model; a last node that is not full counts as full."""
 
     ranks: int
@@ -49,7 +49,7 @@ class Placement:
         whole = math.lcm(self.copy, self.per_node) if self.ranks > max(self.copy, self.per_node) else 1
         return -(-self.ranks // whole) * whole
 
-    def task(self, step: Step) -> Task:
+    def task(self, step: TimedTask) -> Task:
         """The task with the ranks that meet in it, and with one stream for all that shares the links of nodes."""
         task, g = step.task, self.per_node
         if not task.kind:
@@ -59,7 +59,7 @@ class Placement:
         local = members and members <= g
         return replace(task, stream=task.group if local else NETWORK, ranks=members if members < self.ranks else 0)
 
-    def seconds(self, step: Step, link: NodeLink) -> float:
+    def seconds(self, step: TimedTask, link: NodeLink) -> float:
         """Of a collective, once all its ranks are there; ``link`` is a node's."""
         kind, group, n, g, copy = step.task.kind, step.task.group, self.ranks, self.per_node, self.copy
         node, V = Link(link.bandwidth, latency=link.latency), step.task.bytes
@@ -73,7 +73,7 @@ class Placement:
             return self._among(step, V, copy, g, node)
         return self._within(step, min(g, n)) if group.startswith(INSIDE) else self._among(step, V, n, g, node)
 
-    def _among(self, step: Step, V: float, ranks: int, per_node: int, link: Link, *, rings: int = 1) -> float:
+    def _among(self, step: TimedTask, V: float, ranks: int, per_node: int, link: Link, *, rings: int = 1) -> float:
         """Of V bytes among so many ranks, some of them on each node, whose link other rings may share."""
         kind = step.task.kind
         if ranks <= per_node:
@@ -86,7 +86,7 @@ class Placement:
         between = self.collective.time(V / per_node, nodes, shared, kind=kind)
         return float(between) + self._within(step, per_node)
 
-    def _within(self, step: Step, ranks: int) -> float:
+    def _within(self, step: TimedTask, ranks: int) -> float:
         """Among ranks of a node: by the link there, or as was recorded of all of them."""
         if ranks == 1:
             return 0.0
@@ -96,7 +96,12 @@ class Placement:
 
 
 def round_times(
-    steps: Sequence[Step], computed: np.ndarray, placement: Placement, link: NodeLink, *, without: Collection[str] = ()
+    steps: Sequence[TimedTask],
+    computed: np.ndarray,
+    placement: RankPlacement,
+    link: NodeLink,
+    *,
+    without: Collection[str] = (),
 ) -> np.ndarray:
     """Seconds of rounds, (samples,), whose ranks compute for such seconds, (samples, ranks, computations).
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..rounds.graph import ACROSS, Task
-from .placement import Step
+from .placement import TimedTask
 
 
-def in_copies(steps: Sequence[Step]) -> list[Step]:
+def in_copies(steps: Sequence[TimedTask]) -> list[TimedTask]:
     """The same, with reductions among copies of the model: each after that within a copy, all before the optimizer."""
     if any(one.task.kind == "all-reduce" and one.task.group.startswith(ACROSS) for one in steps):
         return list(steps)
-    changed: list[Step] = []
+    changed: list[TimedTask] = []
     where: list[int] = []
     for one in steps:
         task = replace(one.task, after=tuple(where[i] for i in one.task.after))
@@ -21,22 +21,22 @@ def in_copies(steps: Sequence[Step]) -> list[Step]:
         changed.append(replace(one, task=task))
         if task.kind == "reduce-scatter":
             copies = Task(ACROSS, (where[-1],), "all-reduce", task.bytes, ACROSS)
-            changed.append(Step(copies))
+            changed.append(TimedTask(copies))
     return [*changed[:-1], waiting_for_all(changed)] if len(changed) > len(steps) else changed
 
 
-def waiting_for_all(steps: Sequence[Step]) -> Step:
+def waiting_for_all(steps: Sequence[TimedTask]) -> TimedTask:
     """The last step, after all that was done before it."""
     streams = {one.task.stream: i for i, one in enumerate(steps[:-1])}
     return replace(steps[-1], task=replace(steps[-1].task, after=tuple(sorted(streams.values()))))
 
 
-def without_resharding(steps: Sequence[Step]) -> list[Step]:
+def without_resharding(steps: Sequence[TimedTask]) -> list[TimedTask]:
     """The same without gathers in the backward pass: parameters stay where the forward pass has gathered them."""
     first = next((i for i, one in enumerate(steps) if one.task.kind == "reduce-scatter"), len(steps))
     computations = [i for i, one in enumerate(steps[:first]) if not one.task.kind]
     turn = [-1, -1, *computations][-2]
-    changed: list[Step] = []
+    changed: list[TimedTask] = []
     where: dict[int, int] = {}
     for i, one in enumerate(steps):
         if one.task.kind == "all-gather" and i > turn:
@@ -47,7 +47,7 @@ def without_resharding(steps: Sequence[Step]) -> list[Step]:
     return changed
 
 
-def accumulated(steps: Sequence[Step], count: int) -> list[Step]:
+def accumulated(steps: Sequence[TimedTask], count: int) -> list[TimedTask]:
     """So many steps, of which the last reduces the gradients of all, and only the optimizer follows.
 
     What a round begins with, and the optimizer, are its first and last computations. Each step gathers parameters
