@@ -1,5 +1,7 @@
 """The curve that every prediction ends in."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from jobs_by_hand import profile
@@ -183,19 +185,25 @@ def test_notes_are_in_order_of_use_and_three_unless_explained():
     assert max(map(len, curve.to_text(60, explain=True).splitlines())) <= 60
 
 
-def test_figures_of_ranks_count_iterations_on_nodes():
+def test_figures_of_ranks_show_work_on_nodes():
+    """Iterations per second fall where nothing is lost; examples do not. Without a batch size, speedup."""
     for draw in (plot_throughput, plot_efficiency, plot_step_time):
         ax = draw(of_ranks(per_node=4))
         assert ax.get_xlabel() == "nodes of 4 GPUs"
         assert ax.get_xlim()[1] < 5
-    ax = plot_throughput(of_ranks(per_node=4))
-    lines = {line.get_label(): line for line in ax.get_lines()}
-    assert ax.get_ylabel() == "throughput (iterations/s)"
-    np.testing.assert_allclose(lines["predicted"].get_xydata(), [[0.5, 3], [1, 2.5], [4, 2]])
-    (points,) = ax.containers
-    np.testing.assert_allclose(points.lines[0].get_xydata(), [[1, 2.6], [2, 2.2]])
+    curve = of_ranks(per_node=4)
+    bare = replace(curve, unit="")
+    for shown, label, per in ((curve, "throughput (examples/s)", 1 / curve.batch_size),
+                              (bare, "speedup over 1 worker", bare.single)):  # fmt: skip
+        ax = plot_throughput(shown)
+        lines = {line.get_label(): line for line in ax.get_lines()}
+        assert ax.get_ylabel() == label
+        drawn = np.column_stack([curve.workers / 4, curve.steps_per_second / per])
+        np.testing.assert_allclose(lines["predicted"].get_xydata(), drawn)
+        (points,) = ax.containers
+        np.testing.assert_allclose(points.lines[0].get_xydata(), [[n / 4, x / per] for n, x in curve.measured])
     both = plot_comparison({"a": of_ranks(per_node=4), "b": of_ranks(per_node=4, accumulation=2)})
-    assert (both.get_xlabel(), both.get_ylabel()) == ("nodes of 4 GPUs", "throughput (iterations/s)")
+    assert (both.get_xlabel(), both.get_ylabel()) == ("nodes of 4 GPUs", "throughput (examples/s)")
     mixed = plot_comparison({"a": of_ranks(per_node=4), "b": CURVE})
     assert (mixed.get_xlabel(), mixed.get_ylabel()) == ("workers", "throughput (steps/s)")
     plt.close("all")
