@@ -32,6 +32,7 @@ SCRIPTS = {
     "validation/model_errors.py": ("", "wrote"),
     "validation/nccl.py": ("", "%"),
     "validation/scaling.py": ("", "%"),
+    "validation/sharded.py": ("", "%"),
     "validation/pollux/__main__.py": ("--help", "--traces"),
     "validation/testbed/__main__.py": ("--help", "measure"),
     "validation/unsteady.py": ("", "bandwidth"),

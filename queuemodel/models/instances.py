@@ -226,7 +226,7 @@ def plan_instances(
     >>> offers = [Instance("small", price=0.5), Instance("fast", price=1.2, bandwidth=25e6, accelerator_speed=2.0)]
     >>> found = plan_instances(example_profile("alexnet-60"), offers, method="mva", throughput=60.0)
     >>> [(offer.instance.name, offer.choice.workers) for offer in found.offers]
-    [('fast', 1), ('small', 6)]
+    [('fast', 1), ('small', 8)]
     """
     data, counts = as_data(data), list(workers) if isinstance(workers, Iterable) else [workers]
     if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:

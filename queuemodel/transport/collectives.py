@@ -306,6 +306,12 @@ def _rows(source: np.ndarray, destination: np.ndarray, share: float | np.ndarray
     return np.column_stack([source, destination, np.broadcast_to(share, np.shape(source))])
 
 
+def _time(algorithm: Algorithm, message_bytes: Size, nodes: int, link: Link, kind: str) -> Size:
+    """An algorithm's time; one of your own may be of all-reduces alone."""
+    kinds = {} if kind == "all-reduce" else {"kind": kind}
+    return algorithm.time(message_bytes, nodes, link, **kinds)
+
+
 @dataclass(frozen=True, slots=True)
 class Hierarchical:
     """Ranks on nodes: rings inside the nodes, an algorithm between them on the share that each rank then holds.
@@ -340,7 +346,7 @@ class Hierarchical:
         require_kind(kind, HALVES, self)
         g = min(nodes, self.ranks_per_node)
         shared = replace(link, bandwidth=link.bandwidth * self.cards / g)
-        between = self.between.time(message_bytes / g, self.machines(nodes), shared, kind=kind)
+        between = _time(self.between, message_bytes / g, self.machines(nodes), shared, kind)
         return Ring().time(message_bytes, g, self.inside, kind=kind) + between
 
     def traffic(self, nodes: int) -> Traffic:
@@ -384,7 +390,7 @@ class InRacks:
     def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
         """The algorithm's, with each node's bandwidth divided by `slowdown`; approximate but for rings."""
         slower = replace(link, bandwidth=link.bandwidth / self.slowdown(nodes))
-        return self.algorithm.time(message_bytes, nodes, slower, kind=kind)
+        return _time(self.algorithm, message_bytes, nodes, slower, kind)
 
     def traffic(self, nodes: int) -> Traffic:
         """The algorithm's."""

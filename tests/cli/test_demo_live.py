@@ -17,7 +17,7 @@ def run(*arguments):
     return done.stdout
 
 
-@pytest.mark.parametrize(("framework", "said"), [("tensorflow", "saturation point"), ("torch", "all-reduce")])
+@pytest.mark.parametrize(("framework", "said"), [("tensorflow", "saturation at"), ("torch", "all-reduce")])
 def test_demo_profiles_predicts_and_draws(framework, said, tmp_path):
     pytest.importorskip(framework, reason=f"a live run needs {framework}")
     shown = run("demo", "--framework", framework, "--steps", 5, "-o", tmp_path / "demo")

@@ -119,7 +119,7 @@ def test_the_page_begins_with_what_was_asked(run, examples):
     page = held(Path("page.html").read_text())
     told = {"epochs": 9.0, "dataset_size": 99, "deadline": 3600.0, "price_per_node_hour": 2.0}
     assert page["questions"].items() >= told.items()
-    assert "measure 3 workers" in page["caption"]
+    assert "profiled up to 1 worker" in page["caption"]
     assert page["grid"]["cells"][0]["curve"]["workers"] == [1, 2, 3, 4]
     assert "mva" in page["about"][0]
     for more in ("--method trace", "--strategy sync-ps --backup-workers 1 --workers 2:3"):
