@@ -250,6 +250,10 @@ def compare(
     _require_one_question(problem, convergence, training.get("target"), price_per_node_hour, settings)
     if not isinstance(profile := as_data(profile), Profile) or not (profile.steps or profile.rounds):
         raise ModelError("compare: needs a profile with recorded steps or rounds; record one")
+    if profile.strategy:
+        raise ModelError(
+            f"compare: rounds of strategy {profile.strategy!r} are not compared; use `predict` and what-ifs"
+        )
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
     obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""

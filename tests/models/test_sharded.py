@@ -17,6 +17,7 @@ from queuemodel.models.rounds.graph import Task, end_times
 from queuemodel.models.rounds.times import NodeLink
 from queuemodel.models.sharded import RankPlacement, TimedTask, round_times
 from queuemodel.profile import Cluster, Job, Operation, Profile, Round, Source
+from queuemodel.sgd import compare
 
 BANDWIDTH, UNIT = 10e6, 1_000_000
 
@@ -275,6 +276,8 @@ def test_rounds_that_gather_once_do_not_gather_twice():
     assert (kinds.count("all-gather"), kinds.count("reduce-scatter")) == (4, 4)
     with pytest.raises(qm.ModelError, match="simulate: rounds of strategy 'fsdp'"):
         qm.simulate(profile_of(2), workers=2)
+    with pytest.raises(qm.ModelError, match="compare: rounds of strategy 'fsdp' are not compared"):
+        compare(profile_of(2), workers=2)
     with pytest.raises(qm.ModelError, match="shard_group applies to strategy fsdp"):
         qm.predict(qm.example_profile("ddp-alexnet-40"), shard_group=2)
 
