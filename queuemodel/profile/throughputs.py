@@ -65,7 +65,7 @@ def warn_of_rounds(measured: Sequence[Measurement]) -> None:
         warnings.warn(
             f"{many.workers} workers make {growth:.3g} times the steps per second of {few.workers} "
             f"({many.steps_per_second:.4g} and {few.steps_per_second:.4g}); if these are iterations of the whole "
-            "group, call the column rounds_per_second, or multiply them by the workers",
+            "group, call the column iterations_per_second, or multiply them by the workers",
             QueueModelWarning,
             stacklevel=2,
         )
