@@ -9,7 +9,6 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 
 from ...base.errors import ModelError
@@ -18,14 +17,14 @@ from ...base.files import constants
 from ...base.results import counted, percent
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
-from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import GRADIENT_PRECISIONS, Scenario, of_group
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Ring
 from ...transport.trees import algorithm_of, name_of
-from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
+from ..model import OTHER_DATA, Breakdown, Data, Outcome, changes_of, strategy_of
+from .base import RankModel
 from .fit import FittedRounds, fit_rounds, rounds_of_steps
 from .group import (
     AHEAD_ERROR,
@@ -94,35 +93,17 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AllReduceModel(Model):
+class AllReduceModel(RankModel):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
     Made of what `fit_rounds` found; changed by `what_if`; solved by `throughput`, whose workers are ranks, one on each
-    node unless ``ranks_per_node`` is specified, given throughputs ``measured`` on such machines. Computation is
-    proportional to the batch size; of accumulated steps (`no_sync`) that of the first is that of the last.
+    node unless ``ranks_per_node`` is specified, given throughputs ``measured`` on such machines. Of accumulated
+    steps (`no_sync`) the computation of the first is that of the last.
     """
 
     fitted: FittedRounds
-    measured: tuple[Measurement, ...] = ()
     changes = (*of_group("rounds"), "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of all-reduce"
-
-    @property
-    def job(self) -> Job:
-        """The job, with the batch size that it has here."""
-        job = self.fitted.job
-        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
-
-    @property
-    def conditions(self) -> tuple[Measurement, ...]:
-        """See `Model`."""
-        return self.measured
-
-    def is_here(self, point: Measurement) -> bool:
-        """See `Model`."""
-        wanted = self.scenario.bandwidth
-        same = point.bandwidth == (None if wanted == self.fitted.nominal else wanted)
-        return same and not replace(self, scenario=replace(self.scenario, bandwidth=None)).other_machines
 
     @cached_property
     def network(self) -> NodeLink:
@@ -138,22 +119,11 @@ class AllReduceModel(Model):
         link = NodeLink(carried, latency if wanted is None else wanted, self.fitted.buffer if alone else 0.0)
         return link_at_bandwidth(link, self.fitted.nominal, self.scenario.bandwidth)
 
-    def _doublings(self, ranks: int) -> float:
-        """By how many doublings so many ranks are beyond the recorded ones."""
-        return math.log2(max(ranks / max(self.fitted.ranks, 1), 1.0))
-
     @property
-    def other_machines(self) -> bool:
-        """Whether anything differs from what was profiled: naming its own machines requests no others."""
+    def recorded(self) -> dict[str, Any]:
+        """See `RankModel`."""
         fitted = self.fitted
-        own = {
-            "bandwidth": fitted.nominal, "latency": fitted.latency, "batch_size": fitted.job.batch_size,
-            "accelerator_speed": 1.0, "collective": fitted.library.collective, "accumulation": 1, "ranks_per_node": 1,
-            "inside_bandwidth": self.scenario.inside_bandwidth,
-            "worker_speeds": (1.0,) * len(self.scenario.worker_speeds or ()),
-        }  # fmt: skip
-        wanted = self.scenario.specified | ({"collective": self._combined} if self.scenario.collective else {})
-        return any(value != own.get(name) for name, value in wanted.items())
+        return {"latency": fitted.latency, "collective": fitted.library.collective, "ranks_per_node": 1}
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -207,11 +177,7 @@ class AllReduceModel(Model):
     def collective(self) -> Algorithm:
         """How ranks combine them, where they stand."""
         algorithm, wanted = self._combined, self.scenario
-        if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None:
-            raise ModelError(
-                "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
-                "25GB/s of PCIe: ranks on nodes of their own do not show it"
-            )
+        self.require_inside()
         if wanted.ranks_per_node is not None and wanted.inside_bandwidth is not None:
             algorithm = Hierarchical(wanted.ranks_per_node, Link(wanted.inside_bandwidth), algorithm)
         if wanted.nodes_per_rack is not None:
@@ -219,21 +185,11 @@ class AllReduceModel(Model):
         return algorithm
 
     @property
-    def slowness(self) -> float:
-        """How much longer computation takes than when profiled."""
-        return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
-
-    @property
     def beyond(self) -> float:
         """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
         seconds = self.fitted.alone - float(self.fitted.computed.mean())
         by = self.slowness * self.steps_per_round * float(self.slower(1)[0])
         return seconds if seconds > 0 else seconds * by
-
-    @property
-    def steps_per_round(self) -> int:
-        """Of each rank, between two reductions."""
-        return self.scenario.accumulation or 1
 
     @property
     def loading(self) -> list[np.ndarray]:
@@ -244,13 +200,6 @@ class AllReduceModel(Model):
     def input(self) -> float:
         """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
         return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
-
-    def slower(self, ranks: int) -> np.ndarray:
-        """How many times as long as recorded each rank computes, by ``worker_speeds``, (ranks,)."""
-        speeds = self.scenario.worker_speeds or (1.0,) * ranks
-        if len(speeds) < ranks:
-            raise ModelError(f"workers must be at most {len(speeds)}, the number of worker_speeds, got {ranks}")
-        return 1 / np.array(speeds[:ranks])
 
     def paces(self, ranks: int) -> np.ndarray:
         """How many times as long each rank computes as the typical recorded one; alone, as it did, (ranks,)."""
@@ -406,11 +355,6 @@ class AllReduceModel(Model):
     def check(self) -> None:
         """See `Model`: refuse what the profile does not determine, and what does not fit together."""
         _ = self.scheme, self.collective
-
-    @property
-    def bandwidth(self) -> float | None:
-        """See `Model`."""
-        return self.scenario.bandwidth or self.fitted.nominal
 
     @property
     def note(self) -> str:

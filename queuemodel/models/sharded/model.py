@@ -6,9 +6,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
-import msgspec
 import numpy as np
 
 from ...base.errors import ModelError
@@ -17,7 +16,6 @@ from ...base.files import constants
 from ...base.results import counted, percent
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
-from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import GRADIENT_PRECISIONS, SHARDED, Scenario
@@ -25,7 +23,8 @@ from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
 from ...transport.sharing import CONTROLS
 from ...transport.trees import algorithm_of, name_of
-from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, changes_of, strategy_of
+from ..model import OTHER_DATA, Breakdown, Data, Outcome, changes_of, strategy_of
+from ..rounds.base import RankModel
 from ..rounds.graph import ACROSS
 from ..rounds.group import LEAST, MOST, other_ranks_error
 from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
@@ -89,15 +88,13 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShardedModel(Model):
+class ShardedModel(RankModel):
     """Synchronous training whose ranks share the parameters, gather them unit by unit and scatter their gradients.
 
-    Made of what `fit_shards` found; changed by `what_if`; solved by `throughput`, whose workers are ranks. Computation
-    is proportional to the batch size.
+    Made of what `fit_shards` found; changed by `what_if`; solved by `throughput`, whose workers are ranks.
     """
 
     fitted: FittedShards
-    measured: tuple[Measurement, ...] = ()
     changes = (
         "bandwidth", "accelerator_speed", "batch_size", "latency", "collective", "ranks_per_node", "inside_bandwidth",
         "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
@@ -105,36 +102,13 @@ class ShardedModel(Model):
     kind = "of sharded training"
 
     @property
-    def job(self) -> Job:
-        """The job, with the batch size that it has here."""
-        job = self.fitted.job
-        return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
-
-    @property
-    def conditions(self) -> tuple[Measurement, ...]:
-        """See `Model`."""
-        return self.measured
-
-    def is_here(self, point: Measurement) -> bool:
-        """See `Model`."""
-        wanted = self.scenario.bandwidth
-        same = point.bandwidth == (None if wanted == self.fitted.nominal else wanted)
-        return same and not replace(self, scenario=replace(self.scenario, bandwidth=None)).other_machines
-
-    @property
-    def other_machines(self) -> bool:
-        """Whether anything differs from what was profiled: naming its own machines requests no others."""
-        recorded, wanted = self.fitted.run.placement, self.scenario.specified
-        own = {
-            "bandwidth": self.fitted.nominal, "latency": self.fitted.link.latency, "accelerator_speed": 1.0,
-            "batch_size": self.fitted.job.batch_size, "collective": recorded.collective,
-            "ranks_per_node": recorded.per_node, "shard_group": recorded.shards, "reshard": self._reshards,
-            "inside_bandwidth": self.scenario.inside_bandwidth, "accumulation": 1,
-            "worker_speeds": (1.0,) * len(self.scenario.worker_speeds or ()),
+    def recorded(self) -> dict[str, Any]:
+        """See `RankModel`."""
+        placement = self.fitted.run.placement
+        return {
+            "latency": self.fitted.link.latency, "collective": placement.collective, "reshard": self._reshards,
+            "ranks_per_node": placement.per_node, "shard_group": placement.shards,
         }  # fmt: skip
-        if self.scenario.collective:
-            wanted = wanted | {"collective": algorithm_of(self.scenario.collective)}
-        return any(value != own.get(name) for name, value in wanted.items())
 
     @property
     def _reshards(self) -> bool:
@@ -147,11 +121,8 @@ class ShardedModel(Model):
         if self.steps_per_round > MOST_ACCUMULATED:
             raise ModelError(f"accumulation must be at most {MOST_ACCUMULATED} steps of sharded training")
         kinds = {one.task.kind: one.task.group for one in self.fitted.run.steps if one.task.kind in SHARD_KINDS}
-        if (wanted.ranks_per_node or 1) > 1 and wanted.inside_bandwidth is None and recorded.per_node == 1:
-            raise ModelError(
-                "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
-                "25GB/s of PCIe: ranks on nodes of their own do not show it"
-            )
+        if recorded.per_node == 1:
+            self.require_inside()
         if wanted.shard_group is not None and any(group.startswith(ACROSS) for group in kinds.values()):
             raise ModelError("shard_group: parameters are shared by ranks of other nodes only; leave it out")
         if wanted.reshard and not self._reshards:
@@ -176,17 +147,9 @@ class ShardedModel(Model):
         ]
         return accumulated(steps, self.steps_per_round) if self.steps_per_round > 1 else steps
 
-    @property
-    def steps_per_round(self) -> int:
-        """Of each rank, between two reductions."""
-        return self.scenario.accumulation or 1
-
     def slower(self, ranks: int) -> np.ndarray:
-        """How many times as long as recorded each rank computes, (ranks,); those that fill a last node do not."""
-        speeds = self.scenario.worker_speeds or ()
-        if speeds and len(speeds) < ranks:
-            raise ModelError(f"workers must be at most {len(speeds)}, the number of worker_speeds, got {ranks}")
-        return np.append(1 / np.array(speeds[:ranks]), np.ones(self.placement(ranks).padded - len(speeds[:ranks])))
+        """See `RankModel`; with ranks that fill a last node, (padded,)."""
+        return np.append(super().slower(ranks), np.ones(self.placement(ranks).padded - ranks))
 
     @property
     def _shards(self) -> int:
@@ -214,10 +177,6 @@ class ShardedModel(Model):
         latency = found.latency if wanted.latency is None else wanted.latency
         return NodeLink(found.bandwidth * slower, latency)
 
-    def _doublings(self, ranks: int) -> float:
-        """By how many doublings so many ranks are beyond the recorded ones."""
-        return math.log2(max(ranks / self.fitted.ranks, 1.0))
-
     def _errors(self, ranks: int) -> np.ndarray:
         """Standard errors of the logarithms of bandwidth and latency among so many ranks, (2,)."""
         fitted, known = self.fitted, self.scenario.latency is not None
@@ -228,11 +187,6 @@ class ShardedModel(Model):
         slower = fitted.library.slower_error * self._doublings(ranks)
         bandwidth, latency = np.sqrt(np.diag(fitted.covariance))
         return np.array([float(np.linalg.norm([bandwidth, pair, unsteady, slower])), 0.0 if known else latency])
-
-    @property
-    def slowness(self) -> float:
-        """How much longer computation takes than when profiled."""
-        return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
 
     def drawn(self, ranks: int, seed: int) -> Drawn:
         """Rounds of so many ranks, fewer of many: their slowest varies little."""
@@ -335,11 +289,6 @@ class ShardedModel(Model):
     def _alone(self) -> float:
         """Seconds of a round of one rank beyond its computation."""
         return (self.fitted.alone - float(self.fitted.rows.sum(axis=1).mean())) * self.slowness
-
-    @property
-    def bandwidth(self) -> float | None:
-        """See `Model`."""
-        return self.scenario.bandwidth or self.fitted.nominal
 
     @property
     def note(self) -> str:
