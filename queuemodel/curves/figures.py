@@ -106,14 +106,17 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
     ax = ax or new_axes((7.6, 4.2))
     lines = []
     rates, sizes = [_rate(one) for one in curves.values()], {_size(one) for one in curves.values()}
-    per, rate = rates[0] if len({name for _, name in rates}) == 1 else (1.0, "throughput (steps/s)")
+    if len({label for _, label in rates}) > 1:
+        rates = [(1.0, "throughput (steps/s)")] * len(rates)
+    elif "speedup" in rates[0][1]:  # of all over the first one's base
+        rates = rates[:1] * len(rates)
     label, each = sizes.pop() if len(sizes) == 1 else ("workers", 1)
-    for (name, curve), style in zip(curves.items(), styles(curves).values(), strict=True):
+    for (name, curve), style, (per, _) in zip(curves.items(), styles(curves).values(), rates, strict=True):
         x = curve.workers / each
         band(ax, x, curve.lower / per, curve.upper / per, style["color"])
         lines += ax.plot(x, curve.steps_per_second / per, label=name, **style, **dots(len(x)))
     last = max(int(curve.workers[-1]) for curve in curves.values()) / each
-    ax.set(xlabel=label, ylabel=rate, xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
+    ax.set(xlabel=label, ylabel=rates[0][1], xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
     whole_numbers(ax)
     finish_axes(ax, legend=None)
     label_ends(ax, lines)

@@ -127,7 +127,7 @@ class Plan(Result):
         rows = [{k: finite(getattr(c, k)) for k in Choice.__slots__} for c in self.choices]
         return {
             "confidence": self.curve.confidence, "currency": self.currency or None, "answer": self.recommendation,
-            "choices": rows, "note": "; ".join(self.notes()[:-1]),
+            "choices": rows, "note": "; ".join(filter(None, [self.curve.assumption, *self.remarks, self.assumed])),
         }  # fmt: skip
 
     def answer(self) -> str:

@@ -112,7 +112,7 @@ class Model(Result):
         return None
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """Measurement at these numbers of workers, and perhaps at others between them."""
+        """Throughput at these numbers of workers, and perhaps at others between them."""
         raise NotImplementedError
 
     @property

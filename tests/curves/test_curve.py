@@ -204,6 +204,12 @@ def test_figures_of_ranks_show_work_on_nodes():
         np.testing.assert_allclose(points.lines[0].get_xydata(), [[n / 4, x / per] for n, x in curve.measured])
     both = plot_comparison({"a": of_ranks(per_node=4), "b": of_ranks(per_node=4, accumulation=2)})
     assert (both.get_xlabel(), both.get_ylabel()) == ("nodes of 4 GPUs", "throughput (examples/s)")
+    large = replace(curve, batch_size=2 * curve.batch_size)
+    faster = replace(bare, single=2 * bare.single)
+    for curves, rates in (({"a": curve, "b": large}, (curve.examples_per_second, large.examples_per_second)),
+                          ({"a": bare, "b": faster}, (bare.speedup, bare.speedup))):  # fmt: skip
+        drawn = {line.get_label(): line.get_ydata() for line in plot_comparison(curves).get_lines()}
+        np.testing.assert_allclose([drawn["a"], drawn["b"]], rates)
     mixed = plot_comparison({"a": of_ranks(per_node=4), "b": CURVE})
     assert (mixed.get_xlabel(), mixed.get_ylabel()) == ("workers", "throughput (steps/s)")
     plt.close("all")

@@ -232,7 +232,9 @@ def test_a_goal_that_is_not_met_says_what_it_would_need():
 def test_rows_and_json():
     plan = qm.plan(SATURATING, epochs=10, deadline=1.0, min_efficiency=0.9)
     assert [row["workers"] for row in plan.to_rows()] == [None, 2]
-    assert json.loads(plan.to_json())["choices"][0]["workers"] is None
+    written = json.loads(plan.to_json())
+    assert written["choices"][0]["workers"] is None
+    assert written["note"] == "; ".join([*plan.remarks, "360,000 examples to train"])
     assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
     assert "is not met" in repr(plan)
     assert "<table" in plan._repr_html_()

@@ -79,7 +79,7 @@ WAYS = [
     ("alexnet-60", {"method": "trace"}), ("resnet50-60", {"strategy": "k-sync", "k": 2}),
     ("resnet50-60", {"method": "trace", "strategy": "sync-ps"}),
     ("alexnet-60", {"method": "mva", "parameter_servers": 2}),
-    ("ddp-alexnet-40", {}), ("ddp-alexnet-40", {"bandwidth": 10e6}),
+    ("ddp-alexnet-40", {}), ("ddp-alexnet-40", {"bandwidth": 10e6}), ("fsdp-gpt8-60", {}),
 ]  # fmt: skip
 
 

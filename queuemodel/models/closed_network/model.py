@@ -234,7 +234,7 @@ class TrainingModel(Model):
         return Network(queues, classes=classes, name=self.job.name)
 
     def pace(self, populations: np.ndarray) -> Pace:
-        """Measurement, residence times and workers' own times at increasing populations, of the demands as they are."""
+        """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
         pace = (
             self._by_solver(populations) if self.solver else self._solved(self.rule, self.fitted.demands, populations)
         )
@@ -383,7 +383,7 @@ class TrainingModel(Model):
         _ = self.rule  # refuses what it does not cover
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
-        """Measurement (n, B) of the draws."""
+        """Throughput (n, B) of the draws."""
         X = np.minimum(self._solved(self.rule, self.fitted.draws, populations).X, self._computed(populations)[:, None])
         if self.solver:
             X *= (self._by_solver(populations).X / self._solved(self.rule, self.fitted.demands, populations).X)[:, None]

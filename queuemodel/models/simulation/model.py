@@ -322,7 +322,7 @@ def trace_throughput(
     seed: int = 0,
     **settings: Any,
 ) -> np.ndarray:
-    """Measurement, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
+    """Throughput, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
     require_share(confidence, "confidence", open_ended=True)
     _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
     _, lower, upper = prediction.interval(confidence)
@@ -338,7 +338,7 @@ def _model(profile: Profile, measured: Sequence[Measurement], settings: dict[str
 def _simulated(
     profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Measurement (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
+    """Throughput (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
     X, errors = np.array([throughput(replications) for replications in runs]), []
     for x, replications in zip(X, runs, strict=True):
         own = np.array([run.throughput for run in replications])
