@@ -11,8 +11,8 @@ from ..base.checks import JSON, require_writable
 from ..base.drawing import FORMATS, save_figure
 from ..base.errors import DataError, ModelError
 from ..base.files import read_bytes
+from ..models import SimulatedRounds
 from ..models.predict import load, simulate
-from ..models.rounds.view import SimulatedRounds
 from ..profile.profile import Profile
 from ..queueing.bounds import bounds as bounds_on
 from ..queueing.bounds import saturation_population

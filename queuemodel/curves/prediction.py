@@ -126,6 +126,11 @@ class Prediction:
             ends = np.quantile(self.mean[:, pick] + np.sqrt(self._variance[:, pick]) * z, shares, axis=-1)
         return np.exp(np.minimum(ends, self.ceiling + scores[2] * self.ceiling_error))
 
+    def draws(self, count: int, *, seed: int = 0) -> np.ndarray:
+        """Draws (P, count) of log throughput by what the fit leaves open, without the model's own error."""
+        open_ends = np.random.default_rng(seed).standard_normal((self.spread.shape[1], count))
+        return np.asarray(self.mean[:, self._evenly(count)] + self.spread @ open_ends)
+
     def _evenly(self, count: int) -> np.ndarray:
         """So many draws, each as often as it is likely (systematic resampling)."""
         reached = np.cumsum(self.weights)

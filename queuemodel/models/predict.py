@@ -26,7 +26,7 @@ from ..simulator.simulate import simulate_operations
 from . import closed_network, rounds, scaling, sharded, simulation
 from .closed_network import TrainingModel
 from .model import OTHER_DATA, Data, Model, ModelKind, on_nodes, strategy_of
-from .rounds import AllReduceModel, SimulatedRounds, simulate_rounds
+from .rounds import RoundModel, SimulatedRounds, simulate_rounds
 from .scaling.table import KNOWN
 from .simulation import SimulationModel
 
@@ -213,7 +213,7 @@ def simulate(
     Parameters
     ----------
     profile : Profile, or path
-        With recorded operations, or for ``"all-reduce"`` recorded rounds.
+        With recorded operations, or recorded rounds of data-parallel or sharded training.
     scenario : Scenario, optional
         How the job trains, and what differs from the profile.
     workers : int
@@ -242,13 +242,11 @@ def simulate(
     fields = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(profile, question)
-    if strategy == "all-reduce":
+    if strategy in ON_NODES:
         if settings:
-            raise ModelError(f"simulate: {next(iter(settings))} applies to recorded operations, not to all-reduce")
-        model = cast("AllReduceModel", fit(profile, question.updated(strategy=strategy), seed=seed))
+            raise ModelError(f"simulate: {next(iter(settings))} applies to recorded operations, not to {strategy}")
+        model = cast(RoundModel, fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
-    if strategy in SHARDED:
-        raise ModelError(f"simulate: rounds of strategy {strategy!r} are not simulated; use `predict`")
     waiting = question.synchronization
     profile, question = question.on(profile)
     if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):

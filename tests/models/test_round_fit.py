@@ -196,9 +196,9 @@ def test_every_field_is_read_from_the_rounds():
     assert (fitted.at_once, fitted.ranks, fitted.nominal, fitted.buffer) == (3, 3, 1.7e7, 0.0)
     assert (fitted.congestion_control, fitted.bucket_bytes.tolist()) == ("reno", [2e6, 9e5, 4e5])
     assert list(fitted.fewer) == [2]
-    assert fitted.carried(2) == fitted.fewer[2] != fitted.carried(3) == fitted.carried(9)
+    assert fitted.link_among(2)[:2] == fitted.fewer[2] != fitted.link_among(3)[:2] == fitted.link_among(9)[:2]
     fewer = fit_rounds(msgspec.structs.replace(made, rounds=[*one, *two]))
-    assert fewer.carried(2) == pytest.approx(fitted.fewer[2])
+    assert fewer.link_among(2)[:2] == pytest.approx(fitted.fewer[2])
     plain = msgspec.structs.replace(made, rounds=[msgspec.structs.replace(r, waited=0.0) for r in every])
     before, after = fit_rounds(plain), fit_rounds(with_rates(plain, {1: 1 / 0.9}))
     factor = 0.9 / np.mean([r.round_time for r in one])

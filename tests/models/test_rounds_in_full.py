@@ -127,19 +127,19 @@ def test_simulated_rounds_are_drawn_ranks_by_hand(asked, told):
     model = AllReduceModel(fitted).what_if(**asked)
     run = simulate_rounds(model, ranks=n, rounds=400, seed=5, confidence=0.8)
     work, wait = cost(n, *network(n, **asked), told.get("buffer", 0.0))
-    assert run.sizes.tolist() == SIZES.tolist()
+    assert run.drawn.sizes.tolist() == SIZES.tolist()
     times, loads = [], [one[0] * steps for one in told.get("loading", ())]
     for r in range(400):
         now, begun, ended = 0.0, [], []
-        for ready, w, a in zip(run.ready[r].max(axis=0), work, wait, strict=True):
+        for ready, w, a in zip(run.drawn.ready[r].max(axis=0), work, wait, strict=True):
             begun.append(max(now, ready))
             now = begun[-1] + w + a
             ended.append(now)
-        assert [run.begin[r].tolist(), run.end[r].tolist()] == [pytest.approx(begun), pytest.approx(ended)]
-        times.append(max(now, run.computed[r].max()) + TAIL)
+        assert run.drawn.sent[r, 0].T.tolist() == [pytest.approx(begun), pytest.approx(ended)]
+        times.append(max(now, (run.computed + run.drawn.waits)[r].max()) + TAIL)
     times = np.array(times)
     np.testing.assert_allclose(run.times, times)
-    own, late = run.computed - run.waits, run.computed.max(axis=1)
+    own, late = run.computed, (run.computed + run.drawn.waits).max(axis=1)
     np.testing.assert_allclose(run.waited, late - own.max(axis=1))
     assert (run.waited.mean() > 0) == bool(loads)
     if loads:  # a loader that is always late sets the pace

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel import transport as qc
-from queuemodel.models import fit, fit_shards, predict
+from queuemodel.models import fit, fit_shards, plot_round, predict
 from queuemodel.models.rounds.graph import Task, end_times
 from queuemodel.models.rounds.times import NodeLink
 from queuemodel.models.sharded import RankPlacement, TimedTask, round_times
@@ -274,8 +274,6 @@ def test_rounds_that_gather_once_do_not_gather_twice():
     model = fit(profile_of(2)).what_if(reshard=False)
     kinds = [one.task.kind for one in model.steps]
     assert (kinds.count("all-gather"), kinds.count("reduce-scatter")) == (4, 4)
-    with pytest.raises(qm.ModelError, match="simulate: rounds of strategy 'fsdp'"):
-        qm.simulate(profile_of(2), workers=2)
     with pytest.raises(qm.ModelError, match="compare: rounds of strategy 'fsdp' are not compared"):
         compare(profile_of(2), workers=2)
     with pytest.raises(qm.ModelError, match="shard_group applies to strategy fsdp"):
@@ -316,3 +314,44 @@ def test_a_slow_rank_is_waited_for():
     assert rates == pytest.approx(np.array([1, 2 / 2, 8 / 2]) / (9 * 0.05), rel=0.02)
     with pytest.raises(qm.ModelError, match="workers must be at most 8, the number of worker_speeds"):
         model.throughput([9], worker_speeds=speeds)
+
+
+@pytest.mark.parametrize("changes", [{}, {"accumulation": 2}, {"reshard": False}, {"worker_speeds": [1, 0.5, 1, 1, 1]}])
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_simulated_rounds_are_the_curve(ranks, changes):
+    """On average; of each rank computations follow each other, and collectives those that they share a link with."""
+    profile = qm.example_profile("fsdp-gpt8-60")
+    run = qm.simulate(profile, workers=ranks, steps=200, seed=1, **changes)
+    assert run.throughput == pytest.approx(predict(profile, workers=[ranks], **changes).steps_per_second[0], rel=0.01)
+    for view in (run.round(3, rank=rank) for rank in range(ranks)):
+        sent = [(bucket.begin, bucket.end) for bucket in view.buckets]
+        for spans in (view.computing, sent):
+            assert all(end <= begin + 1e-9 for (_, end), (begin, _) in itertools.pairwise(sorted(spans)))
+        assert all(bucket.ready <= bucket.begin + 1e-9 for bucket in view.buckets)
+        if ranks > 1:  # one alone may compute for less than among others
+            assert max(end for _, end in view.computing + sent) <= view.round_time + 1e-9
+    row = run.to_rows()[0]
+    parts = row["computation"] + row["stragglers"] + row["communication"]
+    assert parts == pytest.approx(row["round_time"], rel=1e-9 if ranks > 1 else 0.01)
+
+
+def test_a_sharded_round_is_drawn_by_streams():
+    run = qm.simulate(qm.example_profile("fsdp-gpt8-60"), workers=4, steps=5)
+    for one in (run.round(), qm.example_profile("fsdp-gpt8-60").rounds[-1]):
+        axes = plot_round(one)
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["computation", "all-gather", "reduce-scatter"]
+        busy, _, sent = (container.patches for container in axes.containers)
+        assert len(sent) == sum(o.kind != "compute" for o in qm.example_profile("fsdp-gpt8-60").rounds[-1].operations)
+        assert sum(bar.get_width() for bar in busy) <= one.round_time
+
+
+def test_the_knee_is_where_the_curve_loses_a_tenth():
+    model = fit(qm.example_profile("fsdp-gpt8-60")).what_if(bandwidth="1Gbit/s")
+    knee = next(one for one in model.parameters if one.name == "knee")
+    nodes = np.arange(1, 200)
+    rate = model.throughput(nodes).steps_per_second / nodes
+    lost = nodes[np.argmax(rate < 0.9 * np.maximum.accumulate(rate))]
+    assert knee.value == pytest.approx(lost, rel=0.3)
+    assert not knee.identified
+    slower = fit(qm.example_profile("fsdp-gpt8-60"))
+    assert np.median(slower.knee) < np.median(model.knee)

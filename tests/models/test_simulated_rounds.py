@@ -41,7 +41,7 @@ def test_a_simulated_profile_is_fitted_again(model):
     ]  # fmt: skip
     profile = qm.Profile(source=qm.Source(framework="simulated"), job=model.job, rounds=rounds)
     again = fit_rounds(profile)
-    assert again.bandwidth == pytest.approx(model.network.bandwidth, rel=0.02)
+    assert again.bandwidth == pytest.approx(model.link(2).bandwidth, rel=0.02)
     assert again.computed.mean() == pytest.approx(model.fitted.computed.mean(), rel=0.02)
 
 
@@ -58,7 +58,7 @@ def test_what_perfetto_is_shown(model, tmp_path):
         inside = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if (e["pid"], e["tid"]) == lane)
         assert all(end <= begin + 1e-6 for (_, end), (begin, _) in pairwise(inside))
     sent = sum(event["args"]["bytes"] for event in spans if event["cat"] == "in transit")
-    assert sent == 2 * 3 * run.sizes.sum()
+    assert sent == 2 * 3 * run.drawn.sizes.sum()
     assert max(event["ts"] + event["dur"] for event in spans) == pytest.approx(1e6 * run.times[:2].sum(), rel=0.05)
 
 

@@ -1,5 +1,6 @@
 """Rounds of data-parallel training: what was recorded (`fit`), of a `group` of ranks, sent by `schemes`, in `times`."""
 
+from .base import RoundModel
 from .fit import FittedRounds, fit_rounds
 from .model import METHOD, NEEDS, AllReduceModel, of, refuses
 from .schemes import SCHEMES, Buckets, Fusion, Slices
@@ -14,6 +15,7 @@ __all__ = [
     "Buckets",
     "FittedRounds",
     "Fusion",
+    "RoundModel",
     "SimulatedRounds",
     "Slices",
     "fit_rounds",

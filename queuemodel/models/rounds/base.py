@@ -1,35 +1,88 @@
-"""What models of recorded rounds have in common: ranks whose machines and training a scenario changes."""
+"""What models of recorded rounds have in common: ranks whose machines and training a scenario changes.
+
+A subclass says what a round of n ranks takes (`RoundModel.rounds`); its outcome, errors and parameters are here.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from statistics import NormalDist
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
+from ...base.checks import FASTEST_LINK
 from ...base.errors import ModelError
+from ...base.estimates import Parameter
+from ...base.files import constants
+from ...base.results import percent
+from ...curves.prediction import Prediction
+from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
 from ...profile.measurements import Measurement
+from ...profile.scenario import GRADIENT_PRECISIONS
+from ...transport.sharing import BBR_SHARE, CONTROLS
 from ...transport.trees import algorithm_of
-from ..model import Model
+from ..model import Breakdown, Model, Outcome
+from .times import FittedRanks, NodeLink, link_at_bandwidth
+
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["base"]
+ERROR_PER_DOUBLING, ROUND_NOISE, ONE_ROUND, UNRECORDED, UNSTEADY = (
+    _NUMBERS[name] for name in ("error_per_doubling", "round_noise", "one_round", "unrecorded", "unsteady")
+)
+
+#: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
+LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
+#: Bytes per second, and seconds: what is hardly known stays within what a link may have.
+LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
+
+
+@dataclass(frozen=True, eq=False)
+class RoundTimes:
+    """Mean seconds of rounds of n numbers of ranks, and what makes them up."""
+
+    time: np.ndarray  # (n,)
+    compute: np.ndarray  # (n,): Computation of a mean rank
+    added: np.ndarray  # (n, places): What each place adds to that
+    busy: np.ndarray  # (n, places): What each would take if nothing overlapped
+    least: np.ndarray  # (n,): No round takes less
+    effects: np.ndarray  # (n, causes): One standard error of each cause, in the logarithm of the time
+    waited: np.ndarray  # (n,): Seconds of the time for input
+    ahead: np.ndarray  # (n,): Logarithm by which batches loaded further ahead might shorten it, one standard error
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnRounds:
+    """Drawn rounds of ranks, each since it began (s): p collectives, or parts of them, and c computations."""
+
+    kinds: Sequence[str]  # (p,): Of the collectives
+    sizes: np.ndarray  # (p,): Their bytes
+    ready: np.ndarray  # (rounds, ranks, p): When each rank came to them
+    sent: np.ndarray  # (rounds, ranks, p, 2): When they began and ended
+    computing: np.ndarray  # (rounds, ranks, c, 2): When computations began and ended
+    times: np.ndarray  # (rounds,): How long the rounds take
+    waits: np.ndarray  # (rounds, ranks): Seconds of that for which each rank waited for its input
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankModel(Model):
+class RoundModel(Model):
     """A model of what was ``fitted`` to rounds of ranks, given throughputs ``measured`` of them.
 
     Computation is proportional to the batch size.
     """
 
-    fitted: Any
+    fitted: FittedRanks
     measured: tuple[Measurement, ...] = ()
+    places: ClassVar[tuple[str, ...]] = ()  # Where a round's time goes beside the computation of a mean rank
 
     @property
     def job(self) -> Job:
         """The job, with the batch size that it has here."""
-        job: Job = self.fitted.job
+        job = self.fitted.job
         return msgspec.structs.replace(job, batch_size=self.scenario.batch_size or job.batch_size)
 
     @property
@@ -40,8 +93,7 @@ class RankModel(Model):
     @property
     def bandwidth(self) -> float | None:
         """See `Model`."""
-        nominal: float | None = self.fitted.nominal
-        return self.scenario.bandwidth or nominal
+        return self.scenario.bandwidth or self.fitted.nominal
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -67,6 +119,8 @@ class RankModel(Model):
         same = point.bandwidth == (None if wanted == self.fitted.nominal else wanted)
         return same and not replace(self, scenario=replace(self.scenario, bandwidth=None)).other_machines
 
+    # What changes
+
     @property
     def slowness(self) -> float:
         """How much longer computation takes than when profiled."""
@@ -80,10 +134,28 @@ class RankModel(Model):
             raise ModelError(f"workers must be at most {len(speeds)}, the number of worker_speeds, got {ranks}")
         return 1 / np.array(speeds[:ranks])
 
+    def paces(self, ranks: int) -> np.ndarray:
+        """How many times as long each rank computes as the typical recorded one; alone, as it did, (ranks,)."""
+        slower = self.slower(ranks)
+        recorded = self.fitted.paces[:ranks] if ranks > 1 else ()
+        return np.append(recorded, np.ones(len(slower)))[: len(slower)] * slower
+
     @property
     def steps_per_round(self) -> int:
         """Of each rank, between two reductions."""
         return self.scenario.accumulation or 1
+
+    @property
+    def precision(self) -> float:
+        """Bytes of a gradient over those that were recorded."""
+        return GRADIENT_PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
+
+    @property
+    def beyond(self) -> float:
+        """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
+        seconds = self.fitted.alone - float(self.fitted.computed.mean())
+        by = self.slowness * self.steps_per_round * float(self.slower(1)[0])
+        return seconds if seconds > 0 else seconds * by
 
     def require_inside(self) -> None:
         """Refuse ranks that share a node where nothing tells how fast they are there."""
@@ -93,6 +165,202 @@ class RankModel(Model):
                 "25GB/s of PCIe: ranks on nodes of their own do not show it"
             )
 
+    # The network
+
+    def link(self, ranks: int) -> NodeLink:
+        """What a node's link carries among so many ranks."""
+        found, wanted = self.fitted.link_among(ranks), self.scenario
+        carried = found.bandwidth * math.exp(-self.fitted.library.slower * self._doublings(ranks))
+        latency = found.latency if wanted.latency is None else wanted.latency
+        return link_at_bandwidth(NodeLink(carried, latency, found.buffer), self.fitted.nominal, wanted.bandwidth)
+
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""
         return math.log2(max(ranks / max(self.fitted.ranks, 1), 1.0))
+
+    def _bandwidth_error(self, ranks: int) -> float:
+        """Standard error of the bandwidth's logarithm among so many ranks beside that of the fit."""
+        raise NotImplementedError
+
+    def unsteady_error(self, ranks: int) -> float:
+        """Likewise among more ranks than recorded, under TCP, several messages at a time."""
+        control, library = CONTROLS.get(self.fitted.congestion_control), self.fitted.library
+        if ranks <= self.fitted.ranks or (control and control.fills):
+            return 0.0
+        return UNSTEADY if control else UNSTEADY * BBR_SHARE**0.5 * library.single
+
+    def _covariance(self, ranks: int) -> np.ndarray:
+        """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
+        slower = self.fitted.library.slower_error * self._doublings(ranks)
+        beside = slower**2 + self._bandwidth_error(ranks) ** 2
+        covariance = self.fitted.covariance + np.diag([beside, 0.0])
+        return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error
+
+    # Rounds
+
+    def rounds(self, workers: np.ndarray, *, seed: int) -> RoundTimes:
+        """What rounds of these numbers of ranks take."""
+        raise NotImplementedError
+
+    def simulated(self, ranks: int, rounds: int, seed: int) -> DrawnRounds:
+        """So many rounds of so many ranks."""
+        raise NotImplementedError
+
+    def _model_error(self, workers: np.ndarray) -> np.ndarray:
+        """Relative error of the model, (n,)."""
+        raise NotImplementedError
+
+    def computation_error(self, stragglers: float, ranks: int) -> float:
+        """Error of the logarithm of the slowest of these ranks' computation, from few rounds of few ranks.
+
+        ``stragglers`` is by how much the slowest computes longer than the mean one, relatively.
+        """
+        computed = self.fitted.computed
+        m, unlike = len(computed), UNRECORDED if self.fitted.unrecorded and ranks > 1 else 0.0
+        if m < 2:
+            return float(np.hypot(ONE_ROUND, unlike))
+        mean = np.hypot(computed.std(ddof=1) / m**0.5, self.fitted.shared_error) / computed.mean()
+        spread = (2 * (m - 1)) ** -0.5  # relative, of a standard deviation, normal law
+        return float(np.linalg.norm([mean, spread * stragglers, unlike]))
+
+    def effects(self, time: Callable[[NodeLink, float], float], ranks: int, sampling: float) -> np.ndarray:
+        """What one standard error of computation, bandwidth and latency makes of the logarithm of a round, (3,).
+
+        ``time`` gives seconds of a round with a link, and computation that takes so many times as long; ``sampling`` is
+        the error of its logarithm. The last two are independent parts: of the bandwidth, and of the latency beside it
+        (Cholesky).
+        """
+        link, covariance = self.link(ranks), self._covariance(ranks)
+
+        def half(step: np.ndarray, slower: float) -> float:
+            ends = []
+            for sign in (1.0, -1.0):
+                bandwidth, latency = np.clip(np.array(link[:2]) * np.exp(sign * step), LEAST, MOST)
+                ends.append(time(link._replace(bandwidth=bandwidth, latency=latency), math.exp(sign * slower)))
+            return math.log(ends[0] / ends[1]) / 2
+
+        along = math.sqrt(max(covariance[0, 0], 0.0))
+        both = covariance[0, 1] / along if along else 0.0
+        beside = math.sqrt(max(covariance[1, 1] - both**2, 0.0))
+        none = np.zeros(2)
+        return np.array([half(none, sampling), half(np.array([along, both]), 0.0), half(np.array([0.0, beside]), 0.0)])
+
+    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
+        """Groups of ranks drawn from the recorded ones, and their rounds; the same draws for every number.
+
+        Errors: the sampling of rounds, bandwidth and latency, and the model where nothing was recorded.
+        """
+        k, rounds = self.steps_per_round, self.rounds(workers, seed=seed)
+        T, steps = rounds.time, self.steps_per_round * workers
+        most = T[0] + rounds.busy.sum(axis=-1)
+        here = [point for point in self.measured if self.is_here(point)]
+        shares = dict(zip(self.places, rounds.added[-1], strict=True), compute=rounds.compute[-1])
+        shares["input"] = math.inf if self.input > T[-1] - rounds.waited[-1] else rounds.waited[-1]
+        return Outcome(
+            workers=workers,
+            throughput=steps / T,
+            prediction=Prediction(
+                workers=workers,
+                mean=np.log(steps / T)[:, None] + rounds.ahead[:, None] * LOADED_AHEAD,
+                weights=np.full(len(LOADED_AHEAD), 1.0 / len(LOADED_AHEAD)),
+                kind=np.zeros(len(LOADED_AHEAD), int),
+                error=self._model_error(workers)[:, None],
+                noise=np.zeros(len(workers)),
+                spread=rounds.effects,
+                correlation=ERROR_PER_DOUBLING,
+            ),
+            noise=ROUND_NOISE,
+            breakdown=lambda X: Breakdown(
+                stations=self.places,
+                utilization=np.minimum(rounds.busy / T[:, None], 1.0),
+                residence_time=rounds.added / k,
+                think_time=(T - rounds.added.sum(axis=-1)) / k,
+                bound_lower=np.minimum(steps / most, X),
+                bound_upper=np.maximum(steps / rounds.least, X),
+                bottleneck=max(shares, key=shares.__getitem__),
+            ),
+            method=f"{self._method}, max-plus recursion over recorded rounds)",
+            note=self.note,
+            profiled_workers=max(0 if self.other_machines else self.fitted.ranks, *(p.workers for p in here), 0),
+            measured=tuple((p.workers, p.steps_per_second) for p in here),
+            synchronous=True,
+            steps_per_round=steps if k > 1 else np.empty(0),
+            parameter_servers=self._servers,
+            workers_per_node=self._ranks_per_node,
+        )
+
+    @property
+    def _method(self) -> str:
+        """How rounds are told, with an open bracket."""
+        raise NotImplementedError
+
+    @property
+    def _servers(self) -> int:
+        """Nodes that only reduce."""
+        return 0
+
+    @property
+    def _ranks_per_node(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def input(self) -> float:
+        """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
+        return 0.0
+
+    # What the profile says and does not say
+
+    @property
+    def note(self) -> str:
+        """What the profile does not determine."""
+        fitted, notes = self.fitted, []
+        if not fitted.latency_known and self.scenario.latency is None:
+            notes.append("latency is assumed: hardly identifiable from two nodes")
+        if fitted.unrecorded:
+            recorded = fitted.ranks - fitted.unrecorded
+            notes.append(
+                f"{recorded} of {fitted.ranks} ranks recorded: differences between ranks are unknown, the "
+                f"interval allows {percent(UNRECORDED)} of computation for them"
+            )
+        notes += self._doubts
+        if fitted.paces:
+            slow = int(np.argmax(np.abs(np.log(fitted.paces))))
+            notes.append(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others")
+        carried = fitted.link_among(fitted.ranks).bandwidth
+        notes += [check(carried, fitted.nominal) for check in (contradiction, hardly_used)]
+        return "; ".join(filter(None, [*notes, *self._limits]))
+
+    @property
+    def _doubts(self) -> list[str]:
+        """Notes of what is assumed."""
+        return []
+
+    @property
+    def _limits(self) -> list[str]:
+        """Notes of what was not recorded."""
+        return []
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What was fitted, with its uncertainty."""
+        fitted, (bandwidth, latency, _) = self.fitted, self.link(self.fitted.ranks)
+        spread = np.sqrt(np.diag(self._covariance(0)))
+        computed = fitted.computed * self.slowness
+        few = len(computed) < 2
+        return (
+            Parameter(
+                "computation", float(computed.mean()), "s",
+                standard_error=math.nan if few else float(computed.std(ddof=1) / len(computed) ** 0.5),
+            ),
+            Parameter(
+                "straggler spread", 0.0 if few else float(computed.std(ddof=1) / computed.mean()), "-",
+                identified=not (few or fitted.unrecorded),
+                note="standard deviation of a rank's computation over its mean",
+            ),
+            Parameter("effective bandwidth", bandwidth, "B/s", standard_error=bandwidth * float(spread[0])),
+            Parameter(
+                "latency", latency, "s/message", standard_error=latency * float(spread[1]),
+                origin="measured" if fitted.latency_known else "assumed", identified=fitted.latency_known,
+                note="" if fitted.latency_known else "hardly identifiable from two nodes",
+            ),
+        )  # fmt: skip

@@ -11,7 +11,6 @@ from msgspec.structs import replace as replace_fields
 
 from ...base.errors import FitError
 from ...base.files import constants
-from ...profile.job import Job
 from ...profile.profile import Profile
 from ...profile.records import Operation, Round
 from ...simulator.links import estimate_links
@@ -23,6 +22,7 @@ from .times import (
     LATENCY,
     LATENCY_FACTOR,
     NVIDIA,
+    FittedRanks,
     Library,
     NodeLink,
     aligned,
@@ -34,15 +34,11 @@ from .times import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class FittedRounds:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedRounds(FittedRanks):
     """What recorded rounds determine of a data-parallel job."""
 
-    job: Job
     ready: np.ndarray  # (m, b): When one rank of the typical pace had each bucket (s), m times
-    computed: np.ndarray  # (m,): When it had computed
-    tail: float  # Seconds from there, and from the end of the last all-reduce, to the end of the round
-    alone: float  # Seconds of a round of one rank without communication; unless recorded, of computation and tail
     bucket_bytes: np.ndarray  # (b,)
     #: Bytes of each gradient and mean seconds until it was ready, in that order
     gradients: tuple[np.ndarray, np.ndarray]
@@ -51,31 +47,22 @@ class FittedRounds:
     #: message
     bandwidth: float
     latency: float
-    covariance: np.ndarray  # (2, 2): Of the logarithms of the two
-    latency_known: bool  # Whether the rounds say more of the latency than what was assumed
-    nominal: float | None  # Bytes per second of the links, as recorded
-    ranks: int  # Most ranks in a recorded round
-    #: How many times as long each recorded rank computes as the typical one; empty where all are alike
-    paces: tuple[float, ...] = ()
     #: Bandwidth and latency that groups of fewer ranks showed, by their number
     fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    congestion_control: str = "unknown"  # TCP's, as recorded
-    library: Library = GLOO  # That reduced the buckets
-    buffer: float = (
-        0.0  # Seconds of a buffer that single messages under BBR overflow (`lateness`); 0 where none is known
-    )
+    #: Seconds of a buffer that single messages under BBR overflow (`lateness`); 0 where none is known
+    buffer: float = 0.0
     #: Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none
     loading: tuple[np.ndarray, ...] = ()
-    unrecorded: int = 0  # Ranks of the largest group without a record: how they differ from the others is not known
-    shared_error: float = 0.0  # Standard error of the part of ``computed`` by which all ranks were late at once (s)
 
-    def carried(self, ranks: int) -> tuple[float, float]:
-        """Bandwidth and latency among so many ranks: what the largest recorded group that is no larger showed.
+    def link_among(self, ranks: int) -> NodeLink:
+        """See `FittedRanks`: what the largest recorded group that is no larger showed.
 
         How well messages fill a link depends on how many ranks wait for each other, so that each number has its own.
         """
         recorded = [n for n in self.fewer if n <= ranks]
-        return self.fewer[max(recorded)] if recorded and ranks < self.ranks else (self.bandwidth, self.latency)
+        smaller = bool(recorded) and ranks < self.ranks
+        carried, latency = self.fewer[max(recorded)] if smaller else (self.bandwidth, self.latency)
+        return NodeLink(carried, latency, self.buffer)
 
 
 #: Measured and assumed numbers, with their sources: constants.toml.

@@ -25,7 +25,7 @@ class Ranks:
     """n ranks of a model in R runs, ``runs`` of each random generator; see `Scheme.time` for what they do in a step."""
 
     def __init__(self, model: AllReduceModel, ranks: int, rngs: Sequence[np.random.Generator], runs: int = 1) -> None:
-        self.model, self.ranks, self.runs, self.link = model, ranks, runs, model.among(ranks)
+        self.model, self.ranks, self.runs, self.link = model, ranks, runs, model.link(ranks)
         self.rngs, self.loaders = rngs, [rng.spawn(1)[0] for rng in rngs]
         self.sizes, rows = model.pieces()
         self.draw, self.mean = sampler(rows), float(rows[:, -1].mean())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from ...base.checks import FASTEST_LINK
 from ...base.files import constants
 from ...profile.bandwidth import transfer_time
+from ...profile.job import Job
 from ...profile.records import Round
 from ...transport.collectives import NCCL, Algorithm, Link, Ring
 from ...transport.sharing import ring_lateness
@@ -98,6 +100,46 @@ GLOO = Library(Ring(), LATENCY)  # and TensorFlow's ring
 NVIDIA = Library(NCCL(), _NUMBERS["nccl_latency"], _NUMBERS["nccl_slower"], _NUMBERS["nccl_slower_error"], single=False)
 
 
+class NodeLink(NamedTuple):
+    """What a node's link carries: bytes per second, seconds per message, and a buffer's seconds (`lateness`)."""
+
+    bandwidth: float
+    latency: float
+    buffer: float = 0.0
+
+
+def link_at_bandwidth(link: NodeLink, nominal: float | None, bandwidth: float | None) -> NodeLink:
+    """The link when its nominal bandwidth, bytes per second, is another; None: as it is."""
+    if bandwidth in (None, nominal):
+        return link
+    seconds = transfer_time(np.array(1.0 / link.bandwidth), 1.0, nominal=nominal, bandwidth=bandwidth)
+    return link._replace(bandwidth=1.0 / float(seconds))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedRanks:
+    """What recorded rounds determine of a job, however it reduces."""
+
+    job: Job
+    computed: np.ndarray  # (m,): Seconds that one rank of the typical pace computed, m times
+    shared_error: float = 0.0  # Standard error of the part of ``computed`` by which all ranks were late at once (s)
+    alone: float  # Seconds of a round of one rank without communication; unless recorded, of computation and tail
+    tail: float  # Seconds of a round beside its computation and collectives
+    covariance: np.ndarray  # (2, 2): Of the logarithms of a node's bandwidth and latency
+    latency_known: bool  # Whether the rounds say more of the latency than what was assumed
+    nominal: float | None  # Bytes per second of the links, as recorded
+    ranks: int  # Most ranks in a recorded round
+    unrecorded: int = 0  # Ranks of the largest group without a record: how they differ from the others is not known
+    #: How many times as long each recorded rank computes as the typical one; empty where all are alike
+    paces: tuple[float, ...] = ()
+    congestion_control: str = "unknown"  # TCP's, as recorded
+    library: Library = GLOO  # That moved the data
+
+    def link_among(self, ranks: int) -> NodeLink:
+        """What a node's link carried among so many ranks."""
+        raise NotImplementedError
+
+
 #: Seconds; no message takes longer.
 LONGEST_MESSAGE = 1e9
 
@@ -164,22 +206,6 @@ def estimate_network(
         noise = max(LEAST_NOISE, float(np.sqrt(np.mean(errors(found.x) ** 2))))
     covariance = np.linalg.pinv(found.jac.T @ found.jac)
     return min(float(np.exp(found.x[0])), FASTEST_LINK), float(np.exp(found.x[1])), covariance
-
-
-class NodeLink(NamedTuple):
-    """What a node's link carries: bytes per second, seconds per message, and a buffer's seconds (`lateness`)."""
-
-    bandwidth: float
-    latency: float
-    buffer: float = 0.0
-
-
-def link_at_bandwidth(link: NodeLink, nominal: float | None, bandwidth: float | None) -> NodeLink:
-    """The link when its nominal bandwidth, bytes per second, is another; None: as it is."""
-    if bandwidth in (None, nominal):
-        return link
-    seconds = transfer_time(np.array(1.0 / link.bandwidth), 1.0, nominal=nominal, bandwidth=bandwidth)
-    return link._replace(bandwidth=1.0 / float(seconds))
 
 
 def message_costs(

@@ -1,4 +1,4 @@
-"""The figure of one rank's round: when its buckets were computed, waited and were in transit."""
+"""Simulated rounds, and the figure of one rank's round: when it computed, and its collectives waited and were sent."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from ...base.estimates import normal_quantile
 from ...base.files import write_json
 from ...base.results import Result, percent
 from ...profile.records import MOST_RANKS, Bucket, Round
-from .model import AllReduceModel
-from .ranks import Ranks
-from .times import sampler
+from .base import DrawnRounds, RoundModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +27,34 @@ if TYPE_CHECKING:
 MOST_BUCKETS = 400
 
 
-def plot_round(one: Round | RankRound, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """Draw one rank's round, a row for each bucket: computed (grey), waiting (light), on the network (solid).
+class RankRound(NamedTuple):
+    """One rank's view of a round: seconds since it began, as in `queuemodel.profile.records.Round`."""
 
-    A bucket is computed from when the one before it was ready. It waits for slower ranks and for buckets before it; in
-    a recorded round, what it waits for after its all-reduce began on this rank counts as transit.
+    rank: int
+    number: int
+    round_time: float
+    computed: float
+    buckets: list[Bucket]  # One for each collective
+    kinds: Sequence[str]  # Of these
+    computing: list[tuple[float, float]]
+
+    @classmethod
+    def of(cls, one: Round) -> RankRound:
+        """What was recorded; what a collective waited for after it began on this rank counts as transit."""
+        sent = [o for o in one.operations if o.kind != "compute"]
+        buckets = [Bucket(o.bytes, o.start, o.start, o.end) for o in sent] or one.buckets
+        kinds = [o.kind for o in sent] or ["all-reduce"] * len(buckets)
+        computing = [(o.start, o.end) for o in one.operations if o.kind == "compute"] or [(0.0, one.computed)]
+        computed = max(end for _, end in computing)
+        return cls(one.rank, one.number, one.round_time, computed, buckets, kinds, computing)
+
+
+def plot_round(one: Round | RankRound, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Draw one rank's round: what it computed (grey), and collectives waiting (light) and on the network (solid).
+
+    A round of all-reduces has a row for each bucket, which is computed from when the one before it was ready. Other
+    rounds have a row for computation and for each kind of collective. A collective waits for slower ranks, and for
+    those before it; in a recorded round, what it waits for after it began on this rank counts as transit.
 
     Parameters
     ----------
@@ -46,32 +67,41 @@ def plot_round(one: Round | RankRound, *, ax: Axes | None = None, **kwargs: Any)
     Raises
     ------
     ModelError
-        For a round without buckets.
+        For a round without collectives.
     """
-    count = len(one.buckets)
+    view = one if isinstance(one, RankRound) else RankRound.of(one)
+    count = len(view.buckets)
     if not 0 < count <= MOST_BUCKETS:
         raise ModelError(f"plot_round: a round of 1 to {MOST_BUCKETS} buckets can be drawn, got {count}")
     kwargs = require_style(kwargs, "patches.Rectangle", "ax")
-    ax = ax or new_axes((7.6, min(1.4 + 0.3 * count, 5.0)))
-    ready = np.array([bucket.ready for bucket in one.buckets])
-    begin = np.maximum([bucket.begin for bucket in one.buckets], ready)
-    end = np.array([bucket.end for bucket in one.buckets])
-    rows, before = np.arange(count), np.append(0.0, ready[:-1])
+    by_kind = set(view.kinds) != {"all-reduce"}
+    ax = ax or new_axes((7.6, 2.6 if by_kind else min(1.4 + 0.3 * count, 5.0)))
+    ready = np.array([bucket.ready for bucket in view.buckets])
+    begin = np.maximum([bucket.begin for bucket in view.buckets], ready)
+    end = np.array([bucket.end for bucket in view.buckets])
+    rows, busy = np.arange(count), np.column_stack([np.append(0.0, ready[:-1]), ready])
+    if by_kind:
+        names = ["computation", *dict.fromkeys(view.kinds)]
+        rows, busy = np.array([names.index(kind) for kind in view.kinds]), np.array(view.computing)
     style: dict[str, Any] = {"height": 0.8, "linewidth": 0, **kwargs}
-    ax.barh(rows, ready - before, left=before, color=PLACES["worker"], label="worker", **style)
+    own = np.zeros(len(busy)) if by_kind else rows
+    ax.barh(own, busy[:, 1] - busy[:, 0], left=busy[:, 0], color=PLACES["worker"], label="worker", **style)
     ax.barh(rows, begin - ready, left=ready, color=PLACES["network"], alpha=WAITING, label="network, waiting", **style)
     ax.barh(rows, end - begin, left=begin, color=PLACES["network"], label="network", **style)
-    if count <= 20:
-        ax.set_yticks(rows, [_size(bucket.bytes) for bucket in one.buckets])
+    if by_kind:
+        ax.set_yticks(range(len(names)), names)
+    elif count <= 20:
+        ax.set_yticks(rows, [_size(bucket.bytes) for bucket in view.buckets])
         ax.set_ylabel("bucket (size)")
     else:
         ax.set_ylabel("buckets, as they were ready")
         ax.set_yticks([])
     ax.invert_yaxis()
-    ax.set_xlim(0, 1.02 * max(float(end.max()), one.round_time))
+    ax.set_xlim(0, 1.02 * max(float(end.max()), view.round_time))
     ax.set_xlabel("time since the round began (s)")
-    mark_at(ax, one.computed, "computation over", ha="right")
-    mark_at(ax, one.round_time, "round over", ha="left")
+    if not by_kind:
+        mark_at(ax, view.computed, "computation over", ha="right")
+    mark_at(ax, view.round_time, "round over", ha="left")
     finish_axes(ax, legend="right")
     return ax
 
@@ -91,11 +121,11 @@ def round_events(views: Sequence[Sequence[RankRound]], starts: Sequence[float]) 
     for rank, rounds in enumerate(views):
         free: dict[str, list[float]] = {name: [] for name in LANES}
         for one, start in zip(rounds, starts, strict=True):
-            spans = [("computation", f"round {one.number}", 0.0, one.computed, 0)]
-            for b, bucket in enumerate(one.buckets):
+            spans = [("computation", f"round {one.number}", begin, end, 0) for begin, end in one.computing]
+            for b, (bucket, kind) in enumerate(zip(one.buckets, one.kinds, strict=True)):
                 spans += [
-                    ("waiting", f"bucket {b}", bucket.ready, bucket.begin, bucket.bytes),
-                    ("in transit", f"bucket {b}", max(bucket.begin, bucket.ready), bucket.end, bucket.bytes),
+                    ("waiting", f"{kind} {b}", bucket.ready, bucket.begin, bucket.bytes),
+                    ("in transit", f"{kind} {b}", max(bucket.begin, bucket.ready), bucket.end, bucket.bytes),
                 ]
             for kind, name, begin, end, size in spans:
                 if end <= begin:
@@ -119,40 +149,32 @@ def round_events(views: Sequence[Sequence[RankRound]], starts: Sequence[float]) 
     return events
 
 
-class RankRound(NamedTuple):
-    """One rank's view of a round: seconds since it began, as in `queuemodel.profile.records.Round`."""
-
-    rank: int
-    number: int
-    round_time: float
-    computed: float
-    buckets: list[Bucket]
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedRounds(Result):
     """Rounds of a group of ranks, by `simulate_rounds`; independent but for their input, where ranks wait for that."""
 
-    model: AllReduceModel
+    model: RoundModel
     ranks: int
     _: KW_ONLY
     seed: int
-    sizes: np.ndarray  # (p,): Bytes of what is sent: recorded buckets, or gradients
-    #: ready, computed: (rounds, ranks, p) and (rounds, ranks): When each rank had each piece, and had computed, since
-    #: the round began, its waits for input included (s)
-    ready: np.ndarray
-    computed: np.ndarray
-    begin: np.ndarray  # begin, end: (rounds, p): When the message of each piece was under way
-    end: np.ndarray
-    times: np.ndarray  # (rounds,): Seconds of each round
-    waits: np.ndarray  # (rounds, ranks): Seconds of it for which each rank waited for its input
+    drawn: DrawnRounds
     confidence: float  # Of the interval around the throughput
     digits = 3
 
     @property
+    def times(self) -> np.ndarray:
+        """Seconds of each round, (rounds,)."""
+        return self.drawn.times
+
+    @property
+    def computed(self) -> np.ndarray:
+        """Seconds for which each rank computed, (rounds, ranks)."""
+        return np.asarray(np.diff(self.drawn.computing, axis=-1).sum(axis=(2, 3)))
+
+    @property
     def waited(self) -> np.ndarray:
         """Seconds by which the last rank had computed later for waits for input, (rounds,)."""
-        return np.asarray(self.computed.max(axis=1) - (self.computed - self.waits).max(axis=1))
+        return np.asarray((self.computed + self.drawn.waits).max(axis=1) - self.computed.max(axis=1))
 
     @property
     def throughput(self) -> float:
@@ -176,17 +198,20 @@ class SimulatedRounds(Result):
         """
         require_count(number, "round: number", least=0, most=len(self.times) - 1)
         require_count(rank, "round: rank", least=0, most=self.ranks - 1)
-        ready, buckets = self.ready[number, rank], []
-        spans = list(zip(self.begin[number].tolist(), self.end[number].tolist(), strict=True))
-        for (begin, end), pieces in groupby(range(len(spans)), key=spans.__getitem__):
+        drawn, buckets, kinds = self.drawn, [], []
+        ready, computing = drawn.ready[number, rank], drawn.computing[number, rank]
+        spans = list(zip(drawn.kinds, *drawn.sent[number, rank].T.tolist(), strict=True))
+        for (kind, begin, end), pieces in groupby(range(len(spans)), key=spans.__getitem__):
             together = list(pieces)
-            buckets.append(Bucket(int(self.sizes[together].sum()), float(ready[together[-1]]), begin, end))
-        return RankRound(rank, number, float(self.times[number]), float(self.computed[number, rank]), buckets)
+            buckets.append(Bucket(int(drawn.sizes[together].sum()), float(ready[together[-1]]), begin, end))
+            kinds.append(kind)
+        times = float(self.times[number]), float(computing.max())
+        return RankRound(rank, number, *times, buckets, kinds, [(begin, end) for begin, end in computing.tolist()])
 
     def chrome_trace(self, path: str | os.PathLike[str] | None = None, *, rounds: int = 3) -> str:
         """The first rounds as Chrome trace events, which ui.perfetto.dev opens; also written to ``path``.
 
-        A process per rank, with lanes for its computation, for buckets that wait and for those under way.
+        A process per rank, with lanes for its computation, for collectives that wait and for those under way.
         """
         rounds = min(require_count(rounds, "chrome_trace: rounds"), len(self.times))
         views = [[self.round(number, rank=rank) for number in range(rounds)] for rank in range(self.ranks)]
@@ -202,7 +227,7 @@ class SimulatedRounds(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row: throughput, its interval, and mean seconds of a round and its parts."""
         lower, upper = self.interval
-        mean, slowest = float((self.computed - self.waits).mean()), self.computed.max(axis=1)
+        mean, slowest = float(self.computed.mean()), self.computed.max(axis=1)
         return [
             {
                 "ranks": self.ranks,
@@ -211,8 +236,8 @@ class SimulatedRounds(Result):
                 "upper": upper,
                 "round_time": float(self.times.mean()),
                 "computation": mean,
-                "stragglers": float((slowest - self.waited).mean() - mean),
-                "communication": float(np.maximum(self.times - slowest, 0.0).mean()),
+                "stragglers": float(slowest.mean() - mean),
+                "communication": float(np.maximum(self.times - self.waited - slowest, 0.0).mean()),
                 **({"input": float(self.waited.mean())} if self.waited.any() else {}),
             }
         ]
@@ -224,9 +249,9 @@ class SimulatedRounds(Result):
 
 
 def simulate_rounds(
-    model: AllReduceModel, *, ranks: int, rounds: int = 200, seed: int = 0, confidence: float = 0.9
+    model: RoundModel, *, ranks: int, rounds: int = 200, seed: int = 0, confidence: float = 0.9
 ) -> SimulatedRounds:
-    """Draw rounds of every rank and send their gradients as the model's scheme does.
+    """Draw rounds of every rank, with all their computations and collectives.
 
     Raises
     ------
@@ -246,21 +271,5 @@ def simulate_rounds(
     require_count(rounds, "simulate_rounds: rounds", most=10_000_000 // ranks)
     require_seed(seed, "simulate_rounds: seed")
     require_share(confidence, "simulate_rounds: confidence", open_ended=True)
-    sizes, own = model.pieces(model.steps_per_round, seed)
-    rng, link = np.random.default_rng(seed), model.among(ranks)
-    if model.loading:
-        running = Ranks(model, ranks, [rng])
-        rows, waits, times = map(np.concatenate, zip(*(running.round() for _ in range(rounds)), strict=True))
-    else:
-        rows = sampler(own)(rng, rounds * ranks).reshape(rounds, ranks, -1) * model.paces(ranks)[:, None]
-        rows, waits = np.maximum.accumulate(rows, axis=-1), np.zeros((rounds, ranks))
-    group = model.group(ranks, sizes, rows.max(axis=1))
-    begin = end = group.rows[:, 1:-1]
-    if ranks > 1:
-        begin, end = model.scheme.transit(sizes, begin, group.cost(link))
-    if not model.loading:
-        times = group.times(link) if ranks > 1 else group.rows[:, -1] + model.beyond
-    return SimulatedRounds(
-        model, ranks, seed=seed, sizes=sizes, ready=rows[..., 1:-1], computed=rows[..., -1], begin=begin, end=end,
-        times=times, waits=waits, confidence=confidence,
-    )  # fmt: skip
+    drawn = model.simulated(ranks, rounds, seed)
+    return SimulatedRounds(model, ranks, seed=seed, drawn=drawn, confidence=confidence)

@@ -21,6 +21,7 @@ from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.scenario import SHARDED
 from ..closed_network.demands import Servers, uneven_shards
+from ..knee import LOST, MOST_NODES, knee_note, knee_of, knee_parameter
 from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
 from .law import Sizes, asynchronous, hiding, passes, server_load
@@ -29,8 +30,8 @@ from .prior import NUMBERS, Prior, of_gathers
 Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
 
 MOST_NAMED = 3  #: Measurements that the note names, the furthest from the fit.
-#: Nodes up to which a knee is looked for, and at so many numbers of them.
-MOST_NODES, KNEE_POINTS = 16_384, 120
+#: Numbers of nodes among which a knee is looked for.
+KNEE_POINTS = 120
 #: What sharded jobs send during the forward pass, and during the backward pass.
 SENT = ("gathers", "reductions")
 
@@ -188,7 +189,7 @@ class ScalingModel(Model):
             utilization=np.minimum(busy, 1.0),
             residence_time=added * time[:, None],
             think_time=(1.0 - added.sum(axis=1)) * time,
-            bottleneck=SENT[most] if added[-1, most] > NUMBERS["lost"] else "",
+            bottleneck=SENT[most] if added[-1, most] > LOST else "",
         )
 
     @property
@@ -239,9 +240,7 @@ class ScalingModel(Model):
         """Nodes (B,) on which a sharded job loses 10 % of its rate per GPU; inf: on none up to `MOST_NODES`."""
         nodes = np.unique(np.geomspace(self.base.nodes or self.base.workers, MOST_NODES, KNEE_POINTS).round())
         sizes = self.sizes(nodes * self.workers_per_node)
-        rate = self.draws(sizes) - np.log(sizes.workers)[:, None]
-        lost = rate < np.maximum.accumulate(rate) + np.log1p(-NUMBERS["lost"])
-        return np.where(lost.any(axis=0), nodes[lost.argmax(axis=0)], np.inf)
+        return knee_of(nodes, self.draws(sizes) - np.log(sizes.workers)[:, None])
 
     @property
     def cluster(self) -> dict[str, tuple[float, float]]:
@@ -302,23 +301,12 @@ class ScalingModel(Model):
                 )
             )  # fmt: skip
         if self.sharded:
-            ends = np.quantile(self.knee, [0.15866, 0.5, 0.84134], method="nearest")
-            low, knee, high = np.where(ends < np.inf, ends, np.nan).tolist()
-            found.append(
-                Parameter(
-                    "knee", knee, "nodes", standard_error=(high - low) / 2, origin="derived",
-                    identified=knee <= float(self.table.sizes.nodes.max()), note="10 % of the rate per GPU is lost",
-                )
-            )  # fmt: skip
+            found.append(knee_parameter(self.knee, float(self.table.sizes.nodes.max())))
         return tuple(found)
 
     def _of_knee(self) -> Iterator[str]:
         """Where a sharded job loses, and what that depends on."""
-        low, knee, high = (
-            f"{nodes:.0f}" if nodes < np.inf else f"over {MOST_NODES:,}"
-            for nodes in np.quantile(self.knee, [0.05, 0.5, 0.95], method="nearest").tolist()
-        )
-        yield f"knee (10 % per GPU lost) on {knee} nodes, 90 % between {low} and {high}"
+        yield knee_note(self.knee)
         if np.log(self.table.values(self.coordinates)["latency"]).std() > NUMBERS["open"]:
             yield (
                 "the latency of gathers is not identified; measured all-gathers (--gathers), or a table of another job "

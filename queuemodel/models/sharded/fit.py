@@ -10,13 +10,12 @@ import numpy as np
 from ...base.checks import FASTEST_LINK
 from ...base.errors import FitError
 from ...base.files import constants
-from ...profile.job import Job
 from ...profile.profile import Profile
 from ...profile.records import Round
 from ...transport.sharing import CONTROLS
 from ..rounds.fit import by_number, paces
 from ..rounds.graph import ACROSS, INSIDE, Task, transfer_times
-from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, Library, NodeLink
+from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, FittedRanks, Library, NodeLink
 from .placement import NETWORK, SHARD_KINDS, RankPlacement, TimedTask, round_times
 
 _NUMBERS = constants(__package__)["fit"]
@@ -84,29 +83,18 @@ class RecordedRounds:
         ]
 
 
-@dataclass(frozen=True, eq=False)
-class FittedShards:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedShards(FittedRanks):
     """What recorded rounds determine of a sharded job."""
 
-    job: Job
     run: RecordedRounds  # Of the most ranks
     rows: np.ndarray  # (m, computations): Seconds of one rank of the typical pace
-    alone: float  # Seconds of a round of one rank
-    tail: float  # Seconds of a round beside what its graph explains
     link: NodeLink  # Of a node
-    covariance: np.ndarray  # (2, 2): Of the logarithms of its bandwidth and latency
-    latency_known: bool
-    nominal: float | None
     missed: float  # By how much the replayed rounds are longer than the recorded ones, relative
-    paces: tuple[float, ...]
-    unrecorded: int
-    library: Library
-    congestion_control: str
 
-    @property
-    def ranks(self) -> int:
-        """Most ranks in a recorded round."""
-        return self.run.placement.ranks
+    def link_among(self, ranks: int) -> NodeLink:
+        """See `FittedRanks`."""
+        return self.link
 
 
 def fit_shards(profile: Profile) -> FittedShards:
@@ -144,6 +132,7 @@ def fit_shards(profile: Profile) -> FittedShards:
         job=profile.job,
         run=last,
         rows=rows,
+        computed=rows.sum(axis=1),
         alone=float(np.mean(alone)) if alone else float(rows.sum(axis=1).mean()),
         tail=tail,
         link=link,
@@ -152,6 +141,7 @@ def fit_shards(profile: Profile) -> FittedShards:
         nominal=profile.cluster.bandwidth,
         missed=float(replayed.mean() / last.times.mean()) - 1,
         paces=unequal,
+        ranks=counts[-1],
         unrecorded=counts[-1] - recorded,
         library=library,
         congestion_control=profile.cluster.congestion_control,

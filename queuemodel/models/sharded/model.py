@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, cast
+from functools import cached_property, reduce
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -14,36 +13,34 @@ from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
 from ...base.results import counted, percent
-from ...curves.prediction import Prediction
-from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
-from ...profile.scenario import GRADIENT_PRECISIONS, SHARDED, Scenario
+from ...profile.scenario import SHARDED, Scenario
 from ...profile.throughputs import on_profiled_links
 from ...transport.collectives import Link
 from ...transport.sharing import CONTROLS
 from ...transport.trees import algorithm_of, name_of
-from ..model import OTHER_DATA, Breakdown, Data, Outcome, changes_of, strategy_of
-from ..rounds.base import RankModel
-from ..rounds.graph import ACROSS
-from ..rounds.group import LEAST, MOST, other_ranks_error
-from ..rounds.model import ERROR_PER_DOUBLING, ROUND_NOISE
-from ..rounds.times import NodeLink, link_at_bandwidth, sampler
+from ..knee import knee_of, knee_parameter
+from ..model import OTHER_DATA, Data, changes_of, strategy_of
+from ..rounds.base import DrawnRounds, RoundModel, RoundTimes
+from ..rounds.graph import ACROSS, end_times
+from ..rounds.times import NodeLink, sampler
 from .fit import FittedShards, fit_shards
-from .placement import SHARD_KINDS, RankPlacement, TimedTask, round_times
+from .placement import SHARD_KINDS, RankPlacement, TimedTask, round_times, task_seconds
 from .rewritings import accumulated, in_copies, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["model"]
-MODEL_ERROR, RECORDED_ERROR, PAIR_ERROR, PAIR_ERROR_BBR, UNRECORDED = (
-    _NUMBERS[name] for name in ("error", "recorded_error", "pair_error", "pair_error_bbr", "unrecorded")
+MODEL_ERROR, RECORDED_ERROR, PAIR_ERROR, PAIR_ERROR_BBR = (
+    _NUMBERS[name] for name in ("error", "recorded_error", "pair_error", "pair_error_bbr")
 )
 
 #: Ranks in all drawn rounds together, and the least and most rounds; numbers of ranks, of many, that are computed.
 DRAWN, FEWEST, SAMPLES, GRID = 12_800, 12, 200, 24
+#: Most ranks among which a knee is looked for, and at so many numbers of nodes.
+KNEE_RANKS, KNEE_POINTS = 2048, 40
 #: Accumulated steps, each of which is a part of the graph.
 MOST_ACCUMULATED = 64
-PLACES = ("gathers", "reductions", "stragglers")
 REDUCTIONS = ("reduce-scatter", "all-reduce")
 
 
@@ -88,7 +85,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShardedModel(RankModel):
+class ShardedModel(RoundModel):
     """Synchronous training whose ranks share the parameters, gather them unit by unit and scatter their gradients.
 
     Made of what `fit_shards` found; changed by `what_if`; solved by `throughput`, whose workers are ranks.
@@ -100,10 +97,11 @@ class ShardedModel(RankModel):
         "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
+    places: ClassVar[tuple[str, ...]] = ("gathers", "reductions", "stragglers")
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """See `RankModel`."""
+        """See `RoundModel`."""
         placement = self.fitted.run.placement
         return {
             "latency": self.fitted.link.latency, "collective": placement.collective, "reshard": self._reshards,
@@ -140,7 +138,7 @@ class ShardedModel(RankModel):
             steps = without_resharding(steps)
         if self._shards:
             steps = in_copies(steps)
-        smaller = GRADIENT_PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
+        smaller = self.precision
         steps = [
             replace(one, task=replace(one.task, bytes=smaller * one.task.bytes), seconds=smaller * one.seconds)
             for one in steps
@@ -148,7 +146,7 @@ class ShardedModel(RankModel):
         return accumulated(steps, self.steps_per_round) if self.steps_per_round > 1 else steps
 
     def slower(self, ranks: int) -> np.ndarray:
-        """See `RankModel`; with ranks that fill a last node, (padded,)."""
+        """See `RoundModel`; with ranks that fill a last node, (padded,)."""
         return np.append(super().slower(ranks), np.ones(self.placement(ranks).padded - ranks))
 
     @property
@@ -169,44 +167,28 @@ class ShardedModel(RankModel):
             collective=algorithm_of(wanted.collective) if wanted.collective else recorded.collective,
         )
 
-    def link_at(self, ranks: int) -> NodeLink:
-        """What a node's link carries among so many ranks."""
-        fitted, wanted = self.fitted, self.scenario
-        found = link_at_bandwidth(fitted.link, fitted.nominal, wanted.bandwidth)
-        slower = math.exp(-fitted.library.slower * self._doublings(ranks))
-        latency = found.latency if wanted.latency is None else wanted.latency
-        return NodeLink(found.bandwidth * slower, latency)
-
-    def _errors(self, ranks: int) -> np.ndarray:
-        """Standard errors of the logarithms of bandwidth and latency among so many ranks, (2,)."""
-        fitted, known = self.fitted, self.scenario.latency is not None
-        control = CONTROLS.get(fitted.congestion_control)
+    def _bandwidth_error(self, ranks: int) -> float:
+        """See `RoundModel`."""
+        fitted, control = self.fitted, CONTROLS.get(self.fitted.congestion_control)
         pair = PAIR_ERROR if control and control.fills else PAIR_ERROR_BBR
         pair *= fitted.ranks == 2 < ranks and fitted.run.placement.pair_loss > 0
-        unsteady = other_ranks_error(fitted.congestion_control, fitted.library) if ranks > fitted.ranks else 0.0
-        slower = fitted.library.slower_error * self._doublings(ranks)
-        bandwidth, latency = np.sqrt(np.diag(fitted.covariance))
-        return np.array([float(np.linalg.norm([bandwidth, pair, unsteady, slower])), 0.0 if known else latency])
+        return float(np.hypot(pair, self.unsteady_error(ranks)))
 
-    def drawn(self, ranks: int, seed: int) -> Drawn:
-        """Rounds of so many ranks, fewer of many: their slowest varies little."""
+    def drawn(self, ranks: int, seed: int, samples: int | None = None) -> Drawn:
+        """Rounds of so many ranks, fewer of many unless given: their slowest varies little."""
         placement = self.placement(ranks)
         n, k = placement.padded, self.steps_per_round
-        samples = min(SAMPLES, max(FEWEST, DRAWN // (n * k)))
+        samples = samples or min(SAMPLES, max(FEWEST, DRAWN // (n * k)))
         draw = sampler(np.cumsum(self.slowness * self.fitted.rows, axis=1))
         rows = draw(np.random.default_rng(seed), k * samples * n).reshape(k, samples, n, -1)
-        rows *= (np.append(self.fitted.paces[:ranks], np.ones(n))[:n] * self.slower(ranks))[:, None]
+        rows *= self.paces(ranks)[:, None]
         each = np.maximum(np.diff(rows, axis=-1, prepend=0.0), 0.0)
         first = not self.fitted.run.steps[0].task.kind  # a round begins with a computation that steps do not repeat
         parts = [each[0, ..., :first], *(one[..., first:-1] for one in each), each[-1, ..., -1:]]
         return Drawn(self.steps, placement, np.concatenate(parts, axis=-1))
 
-    def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """Groups drawn from the recorded ranks, their rounds timed by `round_times`; smooth between a grid of ranks.
-
-        Errors: the sampling of rounds, bandwidth and latency, and the model where nothing was recorded.
-        """
-        fitted = self.fitted
+    def rounds(self, workers: np.ndarray, *, seed: int) -> RoundTimes:
+        """Groups drawn from the recorded ranks, their rounds timed by `round_times`; smooth between a grid of ranks."""
         grid = np.unique(
             np.concatenate([workers[:8], workers[np.unique(np.geomspace(1, len(workers), GRID).astype(int) - 1)]])
         )
@@ -214,126 +196,105 @@ class ShardedModel(RankModel):
         T, gathers, reductions, stragglers, gathering, reducing, *effects = np.array(
             [np.interp(np.log(workers), np.log(grid), one) for one in parts.T]
         )
-        k = self.steps_per_round
-        compute = k * float(fitted.rows.sum(axis=1).mean()) * self.slowness
-        other = (workers > fitted.ranks) | self.other_machines
-        least = np.minimum(np.maximum(compute, np.maximum(gathering, reducing)), T)
-        here = [point for point in self.measured if self.is_here(point)]
-        added = np.stack([gathers, reductions, stragglers], axis=-1)
-        busy = np.stack([gathering, reducing, stragglers], axis=-1)
-        shares = dict(zip(PLACES, added[-1].tolist(), strict=True), compute=compute)
-        return Outcome(
-            workers=workers,
-            throughput=k * workers / T,
-            prediction=Prediction(
-                workers=workers,
-                mean=np.log(k * workers / T)[:, None],
-                weights=np.ones(1),
-                kind=np.zeros(1, int),
-                error=np.where(other, MODEL_ERROR, RECORDED_ERROR)[:, None],
-                noise=np.zeros(len(workers)),
-                spread=np.column_stack(effects),
-                correlation=ERROR_PER_DOUBLING,
-            ),
-            noise=ROUND_NOISE,
-            breakdown=lambda X: Breakdown(
-                stations=PLACES,
-                utilization=np.minimum(busy / T[:, None], 1.0),
-                residence_time=added / k,
-                think_time=(T - added.sum(axis=-1)) / k,
-                bound_lower=np.minimum(k * workers / (T + gathering + reducing), X),
-                bound_upper=np.maximum(k * workers / least, X),
-                bottleneck=max(shares, key=shares.__getitem__),
-            ),
-            method=f"sharded ({name_of(self.placement(2).collective)}, max-plus recursion over recorded rounds)",
-            note=self.note,
-            workers_per_node=self.placement(1).per_node,
-            profiled_workers=max(0 if self.other_machines else fitted.ranks, *(p.workers for p in here), 0),
-            measured=tuple((p.workers, p.steps_per_second) for p in here),
-            synchronous=True,
-            steps_per_round=k * workers if k > 1 else np.empty(0),
+        compute = np.full(len(workers), self.steps_per_round * float(self.fitted.computed.mean()) * self.slowness)
+        return RoundTimes(
+            time=T,
+            compute=compute,
+            added=np.stack([gathers, reductions, stragglers], axis=-1),
+            busy=np.stack([gathering, reducing, stragglers], axis=-1),
+            least=np.minimum(np.maximum(compute, np.maximum(gathering, reducing)), T),
+            effects=np.column_stack(effects),
+            waited=np.zeros(len(workers)),
+            ahead=np.zeros(len(workers)),
         )
 
     def _parts(self, ranks: int, seed: int) -> list[float]:
-        """Seconds of a round, what gathers, reductions and stragglers add, collectives alone, and errors by cause.
-
-        The errors are of the logarithm of the round's time: of computation, bandwidth and latency.
-        """
-        drawn, link, rows = self.drawn(ranks, seed), self.link_at(ranks), self.fitted.rows
+        """Seconds of a round, what gathers, reductions and stragglers add, collectives alone, and errors by cause."""
+        drawn, link = self.drawn(ranks, seed), self.link(ranks)
         compute = float(drawn.computed.sum(axis=-1).mean())
-        beside = self.fitted.tail if ranks > 1 else self._alone
+        beside = self._beside(ranks)
         alone = drawn.mean_time(link, without=(*SHARD_KINDS, *REDUCTIONS))
         reduced = drawn.mean_time(link, without=("all-gather",))
         time = drawn.mean_time(link)
-
-        def half(change: tuple[float, float], slower: float) -> float:
-            ends = []
-            for sign in (1.0, -1.0):
-                bandwidth, latency = np.clip(link[:2] * np.exp(sign * np.array(change)), LEAST, MOST)
-                moved = NodeLink(bandwidth, latency)
-                ends.append(drawn.mean_time(moved, slower=math.exp(sign * slower)))
-            return math.log((ends[0] + beside) / (ends[1] + beside)) / 2
-
-        total = rows.sum(axis=1)
-        m, spread = len(total), float(total.std() / total.mean())
-        few = (2 * max(m - 1, 1)) ** -0.5 * (alone / compute - 1)  # relative, of a standard deviation
-        unlike = UNRECORDED if self.fitted.unrecorded and ranks > 1 else 0.0
-        sampling = float(np.linalg.norm([spread / m**0.5, few, unlike]))
-        sd = self._errors(ranks)
-        errors = [half((0.0, 0.0), sampling), half((sd[0], 0.0), 0.0), half((0.0, sd[1]), 0.0)]
+        effects = self.effects(
+            lambda link, slower: drawn.mean_time(link, slower=slower) + beside,
+            ranks,
+            self.computation_error(alone / compute - 1, ranks),
+        )
         added = [max(time - reduced, 0.0), max(reduced - alone, 0.0), max(alone - compute, 0.0)]
         busy = [drawn.busy(link, ("all-gather",)), drawn.busy(link, REDUCTIONS)]
-        return [time + beside, *added, *busy, *errors]
+        return [time + beside, *added, *busy, *effects.tolist()]
+
+    def simulated(self, ranks: int, rounds: int, seed: int) -> DrawnRounds:
+        """See `RoundModel`."""
+        drawn, link, beside = self.drawn(ranks, seed, rounds), self.link(ranks), self._beside(ranks)
+        shape, sent = (rounds, drawn.placement.padded), [one.task for one in self.steps if one.task.kind]
+        seconds = task_seconds(self.steps, drawn.computed, drawn.placement, link)
+        ends = end_times([drawn.placement.task(one) for one in self.steps], seconds, [np.zeros(1)] * len(seconds))
+        spans = np.stack([np.broadcast_to(end, shape) for end in ends], axis=-1)
+        spans = np.stack([spans - np.stack([np.broadcast_to(own, shape) for own in seconds], axis=-1), spans], axis=-1)
+        zero = np.zeros(shape)
+        ready = [reduce(np.maximum, [ends[i] for i in task.after], zero) for task in sent]
+        collective = np.array([bool(one.task.kind) for one in self.steps])
+        spans = spans[:, :ranks]
+        return DrawnRounds(
+            kinds=[task.kind for task in sent],
+            sizes=np.array([task.bytes for task in sent]),
+            ready=np.stack(ready, axis=-1)[:, :ranks],
+            sent=spans[:, :, collective],
+            computing=spans[:, :, ~collective],
+            times=spans[..., 1].max(axis=(1, 2)) + beside,
+            waits=np.zeros((rounds, ranks)),
+        )
+
+    def _beside(self, ranks: int) -> float:
+        """Seconds of a round beside its graph."""
+        return self.fitted.tail if ranks > 1 else self.beyond
+
+    def _model_error(self, workers: np.ndarray) -> np.ndarray:
+        """See `RoundModel`."""
+        return np.where((workers > self.fitted.ranks) | self.other_machines, MODEL_ERROR, RECORDED_ERROR)
 
     @property
-    def _alone(self) -> float:
-        """Seconds of a round of one rank beyond its computation."""
-        return (self.fitted.alone - float(self.fitted.rows.sum(axis=1).mean())) * self.slowness
+    def _method(self) -> str:
+        """See `RoundModel`."""
+        return f"sharded ({name_of(self.placement(2).collective)}"
 
     @property
-    def note(self) -> str:
-        """What the profile does not determine."""
-        fitted, notes = self.fitted, []
-        if not fitted.latency_known and self.scenario.latency is None:
-            notes.append("latency is assumed: hardly identifiable from two nodes")
-        if fitted.unrecorded:
-            notes.append(
-                f"{fitted.ranks - fitted.unrecorded} of {fitted.ranks} ranks recorded: differences between ranks are "
-                f"unknown, the interval allows {percent(UNRECORDED)} of computation for them"
-            )
+    def _ranks_per_node(self) -> int:
+        return self.placement(1).per_node
+
+    @property
+    def _doubts(self) -> list[str]:
+        """See `RoundModel`."""
+        fitted = self.fitted
         if fitted.ranks == 2 and fitted.library.single and fitted.congestion_control == "unknown":
-            notes.append(
+            return [
                 "two ranks send both ways over one connection: specify congestion control (--congestion-control), or "
                 "record three ranks"
-            )
-        if fitted.paces:
-            slow = int(np.argmax(np.abs(np.log(fitted.paces))))
-            notes.append(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others")
-        notes += [check(fitted.link.bandwidth, fitted.nominal) for check in (contradiction, hardly_used)]
-        if abs(fitted.missed) > RECORDED_ERROR:
-            notes.append(f"recorded rounds replay only within {percent(abs(fitted.missed))}")
-        return "; ".join(filter(None, notes))
+            ]
+        return []
+
+    @cached_property
+    def knee(self) -> np.ndarray:
+        """Nodes (B,) on which 10 % of the rate per rank is lost, of draws of what the fit leaves open (`knee_of`)."""
+        most = max(min(len(self.scenario.worker_speeds or ()) or KNEE_RANKS, KNEE_RANKS) // self._ranks_per_node, 1)
+        nodes = np.unique(np.geomspace(1, most, KNEE_POINTS).round().astype(int))
+        ranks = nodes * self._ranks_per_node
+        prediction = self.posterior(ranks).prediction
+        rate = prediction.draws(SAMPLES)[np.searchsorted(prediction.workers, ranks)]
+        return knee_of(nodes, rate - np.log(ranks)[:, None])
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, with its uncertainty."""
-        fitted, link = self.fitted, self.link_at(self.fitted.ranks)
-        total = self.slowness * fitted.rows.sum(axis=1)
-        spread = np.sqrt(np.diag(fitted.covariance))
-        m = len(total)
-        return (
-            Parameter("computation", float(total.mean()), "s", standard_error=float(total.std() / m**0.5)),
-            Parameter(
-                "straggler spread", float(total.std() / total.mean()), "-", identified=m > 1 and not fitted.unrecorded,
-                note="standard deviation of a rank's computation over its mean",
-            ),
-            Parameter("effective bandwidth", link.bandwidth, "B/s", standard_error=link.bandwidth * float(spread[0])),
-            Parameter(
-                "latency", link.latency, "s/message", standard_error=link.latency * float(spread[1]),
-                origin="measured" if fitted.latency_known else "assumed", identified=fitted.latency_known,
-                note="" if fitted.latency_known else "hardly identifiable from two nodes",
-            ),
-        )  # fmt: skip
+        """See `RoundModel`."""
+        return (*super().parameters, knee_parameter(self.knee, self.fitted.ranks / self._ranks_per_node))
+
+    @property
+    def _limits(self) -> list[str]:
+        """See `RoundModel`."""
+        missed = abs(self.fitted.missed)
+        return [f"recorded rounds replay only within {percent(missed)}"] if missed > RECORDED_ERROR else []
 
     def caption(self) -> str:
         """Job, collectives, and what the fit does not determine."""

@@ -107,14 +107,25 @@ def round_times(
 
     Exact for collectives that take no less time when others wait. Those of the kinds ``without`` take none.
     """
-    rows, none, seconds = iter(np.moveaxis(computed, -1, 0)), np.zeros(1), []
-    for step in steps:
-        kind = step.task.kind
-        took = 0.0 if not kind or kind in without else placement.seconds(step, link)
-        seconds.append(np.array([took]) if kind else next(rows))
-    tasks = [placement.task(step) for step in steps]
-    ends = end_times(tasks, seconds, [none] * len(steps))
+    tasks, seconds = [placement.task(step) for step in steps], task_seconds(steps, computed, placement, link, without)
+    ends = end_times(tasks, seconds, [np.zeros(1)] * len(steps))
     over = np.zeros(len(computed))
     for end in {task.stream: end for task, end in zip(tasks, ends, strict=True)}.values():
         np.maximum(over, end.max(axis=-1), out=over)
     return over
+
+
+def task_seconds(
+    steps: Sequence[TimedTask],
+    computed: np.ndarray,
+    placement: RankPlacement,
+    link: NodeLink,
+    without: Collection[str] = (),
+) -> list[np.ndarray]:
+    """Seconds of each task, which broadcast to (samples, ranks); see `round_times`."""
+    rows, seconds = iter(np.moveaxis(computed, -1, 0)), []
+    for step in steps:
+        kind = step.task.kind
+        took = 0.0 if not kind or kind in without else placement.seconds(step, link)
+        seconds.append(np.array([took]) if kind else next(rows))
+    return seconds
