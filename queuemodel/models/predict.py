@@ -28,7 +28,7 @@ from .closed_network import TrainingModel
 from .model import OTHER_DATA, Data, Model, ModelKind, on_nodes, strategy_of
 from .rounds import RoundModel, SimulatedRounds, simulate_rounds
 from .scaling.table import KNOWN
-from .simulation import SimulationModel
+from .simulation.model import SimulationModel, on_links
 
 #: In order of preference.
 MODELS: tuple[ModelKind, ...] = (sharded, simulation, closed_network, rounds, scaling)
@@ -254,7 +254,8 @@ def simulate(
     require_count(workers, "simulate: workers")
     waiting.require_workers(workers)
     speeds = question.of(("worker_speeds", "accelerator_speed"))
-    settings |= {name: value for name, value in question.of(SimulationModel.changes).items() if name not in speeds}
+    changes = on_links(question, profile).of(SimulationModel.changes)
+    settings |= {name: value for name, value in changes.items() if name not in speeds}
     if speeds:
         slower = slowdowns(workers, question.worker_speeds, question.accelerator_speed or 1.0)
         settings["slowdown"] = slower[:workers]

@@ -105,6 +105,15 @@ def seconds(largest: float) -> Kind:
     return Kind("duration", partial(require_number, unit="seconds", largest=largest), or_zero(parse_latency))
 
 
+def _traffic(value: Any, what: str) -> Any:
+    """A share of a link below 1, or bytes per second."""
+    number = require_number(value, what, largest=LARGEST_FACTOR)
+    return number if number < 1.0 else require_bandwidth(number, what, error=ModelError)
+
+
+TRAFFIC = Kind("share|bandwidth", _traffic, lambda text: share_in(text) if "%" in text else parse_bandwidth(text))
+
+
 def _algorithm(names: Iterable[str], method: str) -> Kind:
     """One of several names, or a value with such a method."""
     known = tuple(names)
@@ -175,6 +184,9 @@ class Scenario:
         "shards", "Cluster", "Relative sizes of the servers' shards, if uneven.", replace(POSITIVE, most=MOST_SERVERS)
     )
     bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
+    other_traffic: float | None = _ask(
+        "machines", "Network", "Other traffic on these links: a share like 30%, or a bandwidth.", TRAFFIC
+    )
     accelerator_speed: float | None = _ask(
         "machines", "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
     )
@@ -284,6 +296,21 @@ class Scenario:
         if number is None and what != "backup_workers":
             raise ModelError(f"strategy {name!r} needs {what}; give it")
         return Synchronization(name, number or 0)
+
+    def link(self, nominal: float | None) -> float | None:
+        """Bytes per second that other traffic leaves of each link, ``nominal`` unless specified; None: as profiled.
+
+        Traffic that does not give way, as datagrams: the job's connections share the rest.
+        """
+        bandwidth, other = self.bandwidth or nominal, self.other_traffic
+        if not other:
+            return self.bandwidth
+        if bandwidth is None:
+            raise ModelError("other_traffic needs the bandwidth of the links; specify bandwidth")
+        left = bandwidth * (1.0 - other) if other < 1.0 else bandwidth - other
+        if left <= 0:
+            raise ModelError(f"other_traffic must be less than the links' {bandwidth:.4g} B/s, got {other:.4g} B/s")
+        return left
 
     def on(self, profile: Profile) -> tuple[Profile, Scenario]:
         """The profile with the effects of this, and what else is specified, without what repeats its machines."""

@@ -71,7 +71,9 @@ class TrainingModel(Model):
     steps_per_round: int = 0
     synchronized: tuple[Measurement, ...] = ()
     solver: Solver | None = None
-    changes = ("parameter_servers", "shards", "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
+    changes = (
+        "parameter_servers", "shards", "bandwidth", "other_traffic", "accelerator_speed", "worker_speeds", "batch_size",
+    )  # fmt: skip
     kind = "of the closed network"
 
     @cached_property
@@ -185,7 +187,9 @@ class TrainingModel(Model):
     @property
     def _bandwidth(self) -> float | None:
         """Bytes per second of each host's link, where they are not the profile's."""
-        return None if self.scenario.bandwidth == self.fitted.recorded.bandwidth else self.scenario.bandwidth
+        recorded = self.fitted.recorded.bandwidth
+        link = self.scenario.link(recorded)
+        return None if link == recorded else link
 
     def changed(self, demands: Demands, *, together: int = 1) -> Demands:
         """What demands of the fit, or draws of them, become on these machines, on which so many fetch at once."""
@@ -263,7 +267,7 @@ class TrainingModel(Model):
 
         At a barrier all transfer at once; what transfers over other links hide depends on how many share one.
         """
-        if self.barrier is None or self.scenario.bandwidth is None:
+        if self.barrier is None or self._bandwidth is None:
             yield populations, self.changed(demands)
             return
         each = [self.changed(demands, together=int(n)) for n in populations]

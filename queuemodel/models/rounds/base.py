@@ -172,7 +172,9 @@ class RoundModel(Model):
         found, wanted = self.fitted.link_among(ranks), self.scenario
         carried = found.bandwidth * math.exp(-self.fitted.library.slower * self._doublings(ranks))
         latency = found.latency if wanted.latency is None else wanted.latency
-        return link_at_bandwidth(NodeLink(carried, latency, found.buffer), self.fitted.nominal, wanted.bandwidth)
+        return link_at_bandwidth(
+            NodeLink(carried, latency, found.buffer), self.fitted.nominal, wanted.link(self.fitted.nominal)
+        )
 
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""

@@ -84,7 +84,7 @@ class AllReduceModel(RoundModel):
     """
 
     fitted: FittedRounds
-    changes = (*of_group("rounds"), "bandwidth", "accelerator_speed", "worker_speeds", "batch_size")
+    changes = (*of_group("rounds"), "bandwidth", "other_traffic", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of all-reduce"
     places: ClassVar[tuple[str, ...]] = ("network", "latency", "stragglers")
 

@@ -93,8 +93,8 @@ class ShardedModel(RoundModel):
 
     fitted: FittedShards
     changes = (
-        "bandwidth", "accelerator_speed", "batch_size", "latency", "collective", "ranks_per_node", "inside_bandwidth",
-        "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
+        "bandwidth", "other_traffic", "accelerator_speed", "batch_size", "latency", "collective", "ranks_per_node",
+        "inside_bandwidth", "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
     places: ClassVar[tuple[str, ...]] = ("gathers", "reductions", "stragglers")

@@ -64,8 +64,8 @@ class SimulationModel(Model):
     synchronization: Synchronization = field(default_factory=Synchronization)
     settings: dict[str, Any] = field(default_factory=dict)
     changes = (
-        *of_group("simulation"), *of_group("network"), "bandwidth", "parameter_servers", "worker_speeds",
-        "accelerator_speed",
+        *of_group("simulation"), *of_group("network"), "bandwidth", "other_traffic", "parameter_servers",
+        "worker_speeds", "accelerator_speed",
     )  # fmt: skip
     kind = "of the simulation"
     quick = False
@@ -84,7 +84,7 @@ class SimulationModel(Model):
     def run_settings(self) -> dict[str, Any]:
         """Arguments of `trace_runs`."""
         waiting = {} if self.synchronization == Synchronization() else {"synchronization": self.synchronization}
-        return self.settings | waiting | self.scenario.specified
+        return self.settings | waiting | on_links(self.scenario, self.profile).specified
 
     @property
     def servers(self) -> Servers:
@@ -106,7 +106,7 @@ class SimulationModel(Model):
     def check(self) -> None:
         """See `Model`."""
         sizes = sum(step.fetched_bytes + step.pushed_bytes for step in self.profile.steps)
-        if not sizes and self.scenario.bandwidth not in (None, nominal_bandwidth(self.profile)):
+        if not sizes and on_links(self.scenario, self.profile).bandwidth:
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.servers  # refuses more than there are tensors
 
@@ -196,7 +196,7 @@ class SimulationModel(Model):
             share = untraced_share(prediction.mean[:, 0], workers, kinds[0])
             prediction = replace(prediction, mean=prediction.mean - np.log(longer) * share[:, None])
         on_other_machines = (
-            self.scenario.bandwidth not in (None, nominal_bandwidth(self.profile))
+            on_links(self.scenario, self.profile).bandwidth is not None
             or self.scenario.accelerator_speed not in (None, 1.0)
         )  # fmt: skip
         own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None]
@@ -298,7 +298,14 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 
 
 #: What-ifs that the closed network covers too.
-WHAT_IFS = ("bandwidth", "parameter_servers", "accelerator_speed")
+WHAT_IFS = ("bandwidth", "other_traffic", "parameter_servers", "accelerator_speed")
+
+
+def on_links(scenario: Scenario, profile: Profile) -> Scenario:
+    """The same with the bandwidth that other traffic leaves, None where it is the profile's."""
+    nominal = nominal_bandwidth(profile)
+    link = scenario.link(nominal)
+    return replace(scenario, bandwidth=None if link == nominal else link, other_traffic=None)
 
 
 def trace_curve(
