@@ -1,8 +1,4 @@
-"""How steps wait for each other: a rule of its own for each kind of cluster, each a value with one method.
-
-A rule gets what a step demands and gives the steps per second of so many workers. Another way of training (all-reduce,
-synchronous servers) is another rule.
-"""
+"""Analytical rules of contention, one for each kind of cluster: from service demands to the throughput of n workers."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from ...transport.sharing import NOTHING, FewFlows
 
 
 class Pace(NamedTuple):
-    """How fast n workers are: throughput X (n, ...), residence times R (n, ..., K), worker's own time Z (n, ...)."""
+    """Throughput X (n, ...), residence times R (n, ..., K) and worker times Z (n, ...) of n numbers of workers."""
 
     X: np.ndarray
     R: np.ndarray
@@ -37,7 +33,7 @@ class Rule(Protocol):
         """Name of the method, and whether it is exact."""
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """The pace at increasing populations (n,), for demands D (..., K) and workers' own times Z."""
+        """Throughput at increasing populations (n,), for service demands D (..., K) and worker times Z."""
 
 
 #: Numbers of workers at a link for which its rate is given, at most.
@@ -54,17 +50,14 @@ class ParallelServers:
     servers' residence times, in proportion to their demands.
     """
 
-    #: With several, a phase ends with the slowest. A worker that is alone in it needs its own link for all demands,
-    #: one after the other; of j workers each has a j-th of the busiest server, and its own link has room for the j -
-    #: 1 next busiest servers beside that. With D_1 >= D_2 >= ... the phase takes j D_1 + D_(j+1) + D_(j+2) + ...
+    #: With several, a phase ends with the slowest. With D_1 >= D_2 >= ... it takes j workers j D_1 + D_(j+1) + D_(j+2)
+    #: + ...: each has a j-th of the busiest server, and its own link carries the j - 1 next busiest beside that.
     #: Against simulations of the same network within 4 % where servers are alike, and up to 12 % too high around the
     #: knee where one has most of the load, because workers then bunch there
     servers: int = 1
-    #: How firmly workers settle in opposite phases, 0 to 1. Computation that overlaps transfers drives them apart:
-    #: who comes second to a link has it alone at the end, and the less of its computation is done by then. Driven off
-    #: a busy link, a worker comes to it at another time, when it is as often busy: it meets others with U^2 where
-    #: chance has U, D U (1 - U) less waiting. Under BBR (``few_flows``), whose accidents mix phases, it only meets one
-    #: of the others, its neighbour, half as much, D U / (2 (n - 1)) less: what the testbed's recorded steps come to
+    #: Strength of desynchronization, 0 to 1: computation that overlaps transfers drives workers apart. An arrival finds
+    #: a link busy with probability U^2 instead of U, which shortens waiting by D U (1 - U). Under BBR (``few_flows``),
+    #: whose losses mix offsets, it meets one neighbour half as often: D U / (2 (n - 1)), as recorded on the testbed
     repulsion: float = 0.0
     #: How much of a link few workers use, of the first two phases: those that fetch and those that push
     few_flows: FewFlows | None = None
@@ -81,34 +74,37 @@ class ParallelServers:
         D = D.reshape(*D.shape[:-1], self.servers, -1)
         largest_first, own = -np.sort(-D, axis=-2), D.sum(axis=-2)
         busiest = largest_first[..., 0, :]
-        met = busiest - largest_first[..., 1, :] if self.servers > 1 else busiest  # what another worker delays
+        competing = busiest - largest_first[..., 1, :] if self.servers > 1 else busiest  # demand that another delays
         least = self.few_flows.least_share(own[..., :2]) if self.few_flows else np.ones(1)
         levels = min(max(self.servers, math.ceil(1.0 / least.min())) - 1, MOST_LEVELS, int(populations[-1]))
-        here = np.arange(1, levels + 1).reshape(-1, *[1] * busiest.ndim)
-        beside = np.array([largest_first[..., j + 1 :, :].sum(axis=-2) for j in range(levels)]).reshape(
+        j = np.arange(1, levels + 1).reshape(-1, *[1] * busiest.ndim)  # workers in a phase together
+        # (D_(j+1) + D_(j+2) + ...) / D_1: the servers that j workers keep busy besides
+        other_servers = np.array([largest_first[..., i + 1 :, :].sum(axis=-2) for i in range(levels)]).reshape(
             levels, *busiest.shape
         ) / np.maximum(busiest, NOTHING)
         X = np.empty((len(populations), *D.shape[:-2]))
         R = np.empty((len(populations), *D.shape))
         Q, U = np.zeros(own.shape), np.zeros(own.shape)
-        p = np.zeros((levels + 1, *own.shape))  # that 0, 1, ... are in a phase
+        p = np.zeros((levels + 1, *own.shape))  # probability of 0, 1, ... workers in a phase
         p[0] = 1.0
         best = np.zeros(D.shape[:-2])
         row = 0
         for n in range(1, int(populations[-1]) + 1):
-            slowness = here + beside
+            slowness = j + other_servers  # time of a phase with j workers, in D_1
             if self.few_flows:
                 used = self.few_flows.rates(least, Q[..., :2], workers=n, levels=levels)
-                slowness[..., :2] += here / used - here
-            avoided = 1.0 / (2 * max(n - 1, 1)) if self.few_flows else 1.0 - U
-            spared = self.repulsion * met * U * avoided
-            found = _fewer(p, spared / np.maximum(busiest * Q, NOTHING))
-            phase = busiest * (1.0 + Q + (found * (slowness - here)).sum(axis=0)) - spared  # arrival theorem
+                slowness[..., :2] += j / used - j  # BBR: j workers use less than the whole link
+            # D U (1 - U), or D U / (2 (n - 1)) under BBR
+            saved = self.repulsion * competing * U * (1.0 / (2 * max(n - 1, 1)) if self.few_flows else 1.0 - U)
+            p_others = _thinned(p, saved / np.maximum(busiest * Q, NOTHING))
+            # arrival theorem: R_n = D (1 + Q_(n-1)), where j at a time take more than j D also that
+            phase = busiest * (1.0 + Q + (p_others * (slowness - j)).sum(axis=0)) - saved
+            # X = n / (Z + R), at most 1 / D_max
             x = np.minimum(n / (Z + phase.sum(axis=-1)), 1.0 / np.maximum(busiest.max(axis=-1), NOTHING))
             best = np.maximum(best, x)  # more workers never slow the servers down
-            Q, U = best[..., None] * phase, best[..., None] * busiest
-            p[1:] = U * slowness / here * found
-            p[0] = np.maximum(1.0 - U - ((1.0 - here / slowness) * p[1:]).sum(axis=0), 0.0)  # utilization law
+            Q, U = best[..., None] * phase, best[..., None] * busiest  # Little's law, utilization law
+            p[1:] = U * slowness / j * p_others  # balance: rate of arrivals to j - 1 = rate of departures from j
+            p[0] = np.maximum(1.0 - U - ((1.0 - j / slowness) * p[1:]).sum(axis=0), 0.0)
             p /= np.maximum(p.sum(axis=0), 1.0)
             if n == populations[row]:
                 spent = phase * ((n / best - Z) / np.maximum(phase.sum(axis=-1), NOTHING))[..., None]  # Little's law
@@ -117,11 +113,11 @@ class ParallelServers:
         return Pace(X, R.reshape(*R.shape[:-2], -1), np.broadcast_to(Z, X.shape))
 
 
-def _fewer(p: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Probabilities (levels, ...) of 0, 1, ... others, each of whom is missed with a small probability."""
-    number = np.arange(len(p)).reshape(-1, *[1] * share.ndim)
-    missed = number * p * share
-    return p[:-1] + missed[1:] - missed[:-1]
+def _thinned(p: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Probabilities (levels, ...) of 0, 1, ... others when each is absent with the small probability ``share``."""
+    count = np.arange(len(p)).reshape(-1, *[1] * share.ndim)
+    absent = count * p * share  # first order: j others become j - 1
+    return p[:-1] + absent[1:] - absent[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +153,17 @@ class UnequalWorkers:
         most = int(populations[-1])
         D = np.maximum(D, NOTHING)
         x, r, _ = ClosedNetwork().solve(D, np.zeros(D.shape[:-1]), np.arange(1, most + 1))
-        slowness = np.arange(1, most + 1).reshape(-1, *[1] * (x.ndim - 1)) / x
+        slowness = np.arange(1, most + 1).reshape(-1, *[1] * (x.ndim - 1)) / x  # m / x(m)
         queues = x[..., None] * r
         W = np.zeros((most + 1, *x.shape[1:]))
         W[0] = 1.0
         paces = []
-        for n in range(1, most + 1):
+        for n in range(1, most + 1):  # W_n(m) ~ Z_n W_(n-1)(m) + m / x(m) W_(n-1)(m-1)
             W[1 : n + 1] = Z[..., n - 1] * W[1 : n + 1] + slowness[:n] * W[:n]
             W[0] *= Z[..., n - 1]
             W[: n + 1] /= W[: n + 1].sum(axis=0)
             if n in populations:
-                X = (W[1 : n + 1] * x[:n]).sum(axis=0)
+                X = (W[1 : n + 1] * x[:n]).sum(axis=0)  # mean rate over m
                 R = np.einsum("m...,m...k->...k", W[1 : n + 1], queues[:n]) / X[..., None]  # Little's law
                 paces.append(Pace(X, R, n / X - R.sum(axis=-1)))
         return Pace(*map(np.array, zip(*paces, strict=True)))
@@ -187,7 +183,7 @@ class SlowConnections:
         """See `Rule`; all waiting is at the busiest station."""
         n, busiest = populations.reshape(-1, *[1] * Z.ndim), D.max(axis=-1)
         alone = Z + D.sum(axis=-1)
-        X = np.minimum(n / alone, 1.0 / np.maximum(busiest, NOTHING))
+        X = np.minimum(n / alone, 1.0 / np.maximum(busiest, NOTHING))  # min(n / (Z + D), 1 / D_max)
         waiting = (n / X - alone)[..., None] * (np.arange(D.shape[-1]) == D.argmax(axis=-1)[..., None])
         return Pace(X, D + waiting, np.broadcast_to(Z, X.shape))
 
@@ -238,9 +234,9 @@ CONSTANT = 1e-12
 class Barrier:
     """Rounds of all workers, a rule around that of the same cluster without rounds.
 
-    All fetch at once, and end one after the other by unequal shares of the link (`shared`). Results arrive in the order
-    of means, with the spreads of fetches and of own times combined as those of independent times, at a server that
-    shares its time equally. Exact without waiting for a server, or where nothing varies; else mostly a little too
+    All fetch at once, and end one after the other by unequal shares of the link (`ps_completion_times`). Results arrive
+    in the order of means, with the spreads of fetches and of worker times combined as those of independent times, at a
+    server that shares its time equally. Exact without waiting for a server, or where nothing varies; else mostly a little too
     fast (docs/explanation/strategies).
     """
 
@@ -261,19 +257,20 @@ class Barrier:
         return Pace(X, R, cycle - R.sum(axis=-1))
 
     def round_time(self, D: np.ndarray, Z: np.ndarray, n: int) -> np.ndarray:
-        """Seconds of a round of n workers, shape of Z."""
+        """Time of a round of n workers (s), shape of Z: max_i (arrival_i + (n - i) D_busiest) + D_after."""
         busiest_fetch, fetch, busiest, after = self._phases(D)
-        ends = np.maximum(n * busiest_fetch, fetch)[..., None] * shared(n, self.spread)
-        own = Z[..., None] * ordered(n, self.scv)
+        ends = np.maximum(n * busiest_fetch, fetch)[..., None] * ps_completion_times(n, self.spread)
+        own = Z[..., None] * gamma_order_statistics(n, self.scv)
+        # order statistics of the sum of two independent times: mean + the spreads, added as variances
         apart, later = ends - ends.mean(axis=-1, keepdims=True), own - own.mean(axis=-1, keepdims=True)
         first, second = apart.std(axis=-1, keepdims=True), later.std(axis=-1, keepdims=True)
         between = (first * apart + second * later) / np.maximum(np.hypot(first, second), NOTHING)
         arrivals = (ends + own).mean(axis=-1, keepdims=True) + between
-        behind = np.arange(n)[::-1] * busiest[..., None]
+        behind = np.arange(n)[::-1] * busiest[..., None]  # results that still have to be served after the i-th
         return np.asarray((arrivals + behind).max(axis=-1) + after)
 
     def bounds(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Least and most steps per second (n, ...), for constant demands and servers that never idle with work.
+        """Lower and upper bounds of throughput (n, ...), for constant demands and servers that never idle with work.
 
         A round is over when the slowest has computed and all that came meanwhile is served; it lasts at least as long
         as the slowest with one step's demands, and as the busiest server needs for all.
@@ -281,7 +278,7 @@ class Barrier:
         busiest_fetch, fetch, busiest, after = self._phases(D)
         least, most = [], []
         for n in populations.tolist():
-            own = Z * ordered(n, self.scv)[-1]
+            own = Z * gamma_order_statistics(n, self.scv)[-1]
             least.append(n / (own + n * (fetch + after)))
             most.append(n / np.maximum.reduce([own + fetch + after, n * busiest_fetch, n * busiest]))
         return np.array(least), np.array(most)
@@ -320,7 +317,7 @@ def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> 
 
 
 @lru_cache(maxsize=4096)
-def ordered(n: int, scv: float) -> np.ndarray:
+def gamma_order_statistics(n: int, scv: float) -> np.ndarray:
     """Means of the smallest, second, ... largest of n gamma times of mean 1, shape (n,), read-only.
 
     Exact up to quadrature; ``scv`` is the squared coefficient of variation, 1 that of the exponential law.
@@ -336,7 +333,7 @@ def ordered(n: int, scv: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=4096)
-def shared(n: int, spread: float) -> np.ndarray:
+def ps_completion_times(n: int, spread: float) -> np.ndarray:
     """When n equal transfers that begin together end, in order, over the time of all, shape (n,), read-only.
 
     Each gets a share of the link in proportion to its weight, lognormal with ``spread`` the standard deviation of the
