@@ -204,7 +204,7 @@ class Scenario:
         "rounds",
         "Synchronization",
         "all-reduce: how a framework groups gradients and sends them.",
-        _algorithm(SCHEME_NAMES, "transit"),
+        _algorithm(SCHEME_NAMES, "schedule"),
     )
     collective: str | object | None = _ask(
         "rounds", "Synchronization", "all-reduce: algorithm of the collective.", _algorithm(COLLECTIVES, "time")
@@ -297,7 +297,7 @@ class Scenario:
             raise ModelError(f"strategy {name!r} needs {what}; give it")
         return Synchronization(name, number or 0)
 
-    def link(self, nominal: float | None) -> float | None:
+    def link_bandwidth(self, nominal: float | None) -> float | None:
         """Bytes per second that other traffic leaves of each link, ``nominal`` unless specified; None: as profiled.
 
         Traffic that does not give way, as datagrams: the job's connections share the rest.

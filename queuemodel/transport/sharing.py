@@ -1,6 +1,6 @@
 """How connections share a full link: what TCP's congestion control and the buffers decide, for every model.
 
-The simulation takes a `Transport`'s numbers, the closed network `FewFlows`, rounds of messages their `lateness`.
+The simulation takes a `Transport`'s numbers, the closed network `BbrSharing`, rounds of messages their `lateness`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NOTHING = 1e-300
 class Control(NamedTuple):
     window_kept: float = 0.0  # Share of its window that a connection keeps at a loss; 0: none, but a memory of its rate
     unfairness: float = _NUMBERS["unfairness"]  # Standard deviation of the logarithm of connections' shares
-    fills: bool = True  # One connection fills a link, and gives way to losses
+    loss_based: bool = True  # One connection fills a link, and gives way to losses
 
 
 #: Windows: RFC 9438, RFC 5681. BBR: Cardwell et al., ACM Queue 2016.
 CONTROLS = {
-    "bbr": Control(unfairness=_NUMBERS["unfairness_beside_accidents"], fills=False),
+    "bbr": Control(unfairness=_NUMBERS["unfairness_beside_accidents"], loss_based=False),
     "cubic": Control(window_kept=0.7),
     "reno": Control(window_kept=0.5),
 }
@@ -105,7 +105,7 @@ def transports(
 
 
 @dataclass(frozen=True, slots=True)
-class FewFlows:
+class BbrSharing:
     """Workers at a server's two links, on connections that do not fill a link (BBR), with K of them the other way.
 
     A connection gets its window W (in_flight of constants.toml) per round trip, in which acknowledgements wait behind

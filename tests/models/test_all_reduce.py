@@ -67,7 +67,7 @@ def test_a_collective_takes_what_its_schedule_does_where_the_network_is_all(algo
     """Exactly, but for what fills and drains the links of those that are pipelined (a tenth)."""
     fitted = fit_rounds(example_profile("ddp-alexnet-40"))
     slow = AllReduceModel(fitted).what_if(collective=algorithm, bandwidth=1e3, latency=0.0, **place)
-    link, size = Link(slow.link(2).bandwidth), float(fitted.bucket_bytes.sum())
+    link, size = Link(slow.link_at(2).bandwidth), float(fitted.bucket_bytes.sum())
     ranks, own = place.get("ranks_per_node", 1), COLLECTIVES.get(algorithm, algorithm)
     inside = place.get("inside_bandwidth", 1e15) / link.bandwidth
     cluster = {"per_rack": place.get("nodes_per_rack", 99), "oversubscription": place.get("oversubscription", 1.0)}
@@ -162,7 +162,7 @@ def test_each_recorded_number_of_ranks_tells_its_own_network():
     few, three, more = (made(rng, bandwidth=bandwidth, latency=1e-4, ranks=n) for n, bandwidth in networks.items())
     both = msgspec.structs.replace(more, rounds=[*more.rounds, *few.rounds, *three.rounds])
     fitted = fit_rounds(both)
-    assert [fitted.link_among(n).bandwidth for n in (2, 3, 4, 8)] == pytest.approx([2e7, 1.5e7, 1.2e7, 1.2e7], rel=0.01)
+    assert [fitted.link_at(n).bandwidth for n in (2, 3, 4, 8)] == pytest.approx([2e7, 1.5e7, 1.2e7, 1.2e7], rel=0.01)
     truth = [true_rate(rng, n, networks[min(n, 4)], 1e-4, cv=0.05) for n in (2, 3, 8)]
     np.testing.assert_allclose(predict(both, workers=[2, 3, 8]).steps_per_second, truth, rtol=0.02)
     np.testing.assert_allclose(simulate(both, workers=2, steps=400).throughput, truth[0], rtol=0.02)

@@ -60,7 +60,7 @@ def test_a_gradient_is_ready_after_the_computation_before_its_push():
     np.testing.assert_allclose(fitted.ready, np.outer([1, 1.5], [0.6, 1.1]))
     np.testing.assert_allclose(fitted.computed, [1.1, 1.65])
     assert fitted.tail == pytest.approx(0.05)
-    assert fitted.alone == pytest.approx(1.25 * 1.1 + 0.05)
+    assert fitted.single_rank_round_time == pytest.approx(1.25 * 1.1 + 0.05)
     assert (fitted.ranks, fitted.at_once, fitted.latency) == (0, 1, 100e-6)
     np.testing.assert_allclose(fitted.covariance, np.diag([0.05**2, np.log(4) ** 2]))
 

@@ -61,7 +61,7 @@ class OneToAll:
 def test_a_collective_that_is_made_here_reaches_predict(racks):
     """Where the network is all, among eight: 14 whole messages; of two to a rack six of seven come over its link."""
     curve = predict(RANKS, workers=[2, 8], collective=OneToAll(), bandwidth=1e3, latency=0.0, **racks)
-    size, bandwidth = sum(fit(RANKS).fitted.bucket_bytes), curve.model.link(curve.model.fitted.ranks).bandwidth
+    size, bandwidth = sum(fit(RANKS).fitted.bucket_bytes), curve.model.link_at(curve.model.fitted.ranks).bandwidth
     slower = 6 * 4.0 / 2 / 7 if racks else 1.0
     assert 1 / curve.iterations_per_second[-1] == pytest.approx(14 * size / bandwidth * slower, rel=0.01)
     assert "OneToAll" in curve.method

@@ -122,8 +122,8 @@ def test_what_lies_between_rounds_is_the_same_for_more_ranks():
 def test_a_slow_rank_stays_the_only_one(slow):
     """A round of eight with one slow rank, which all wait for; and not of four slow ones."""
     fitted = fit_rounds(recorded(slow=slow, cv=0.05, rounds=200))
-    assert fitted.paces == pytest.approx((1.0, slow), rel=0.01)
-    assert [len(fit_rounds(recorded(slow=slow, cv=1e-3, rounds=n)).paces) for n in (1, 2)] == [0, 2]
+    assert fitted.relative_compute_times == pytest.approx((1.0, slow), rel=0.01)
+    assert [len(fit_rounds(recorded(slow=slow, cv=1e-3, rounds=n)).relative_compute_times) for n in (1, 2)] == [0, 2]
     rng = np.random.default_rng(2)
     own = (1 + 0.05 * rng.standard_normal((20_000, 8))) * [slow, *[1.0] * 7]
     over = np.zeros(len(own))
@@ -136,7 +136,7 @@ def test_a_slow_rank_stays_the_only_one(slow):
 
 def test_ranks_that_differ_by_chance_are_alike():
     """Of 80 recordings of equal ranks, hardly one is taken to have a slow rank."""
-    unequal = [fit_rounds(recorded(cv=0.05, seed=seed)).paces for seed in range(80)]
+    unequal = [fit_rounds(recorded(cv=0.05, seed=seed)).relative_compute_times for seed in range(80)]
     assert sum(map(bool, unequal)) <= 1
 
 
@@ -184,7 +184,7 @@ def test_every_field_is_read_from_the_rounds():
     fitted, (one, two, three) = fit_rounds(made), ([r for r in every if r.ranks == n] for n in (1, 2, 3))
     means = [np.mean([r.computed for r in three if r.rank == rank]) for rank in range(3)]
     paces = np.array(means) / np.sort(means)[1]  # against the rank in the middle
-    assert fitted.paces == pytest.approx(paces)
+    assert fitted.relative_compute_times == pytest.approx(paces)
     typical = np.array([1 / paces[r.rank] for r in two])
     assert fitted.computed == pytest.approx(typical * [r.computed for r in two])
     assert fitted.ready == pytest.approx(typical[:, None] * [[b.ready for b in r.buckets] for r in two])
@@ -192,20 +192,27 @@ def test_every_field_is_read_from_the_rounds():
     assert sizes.tolist() == [1e5, 2e5, 3e5]
     assert moments == pytest.approx((typical[:, None] * [[g.ready for g in r.gradients] for r in two]).mean(axis=0))
     assert fitted.tail == pytest.approx(np.mean([0.05 + 0.01 * r.rank for r in three]))
-    assert fitted.alone == pytest.approx(np.mean([r.round_time - r.waited for r in one]))
+    assert fitted.single_rank_round_time == pytest.approx(np.mean([r.round_time - r.waited for r in one]))
     assert (fitted.at_once, fitted.ranks, fitted.nominal, fitted.buffer) == (3, 3, 1.7e7, 0.0)
     assert (fitted.congestion_control, fitted.bucket_bytes.tolist()) == ("reno", [2e6, 9e5, 4e5])
-    assert list(fitted.fewer) == [2]
-    assert fitted.link_among(2)[:2] == fitted.fewer[2] != fitted.link_among(3)[:2] == fitted.link_among(9)[:2]
+    assert list(fitted.links_by_ranks) == [2]
+    assert fitted.link_at(2)[:2] == fitted.links_by_ranks[2] != fitted.link_at(3)[:2] == fitted.link_at(9)[:2]
     fewer = fit_rounds(msgspec.structs.replace(made, rounds=[*one, *two]))
-    assert fewer.link_among(2)[:2] == pytest.approx(fitted.fewer[2])
+    assert fewer.link_at(2)[:2] == pytest.approx(fitted.links_by_ranks[2])
     plain = msgspec.structs.replace(made, rounds=[msgspec.structs.replace(r, waited=0.0) for r in every])
     before, after = fit_rounds(plain), fit_rounds(with_rates(plain, {1: 1 / 0.9}))
     factor = 0.9 / np.mean([r.round_time for r in one])
-    for name, by in (("computed", factor), ("ready", factor), ("tail", 1.0), ("alone", 0.9 / before.alone)):
+    for name, by in (
+        ("computed", factor),
+        ("ready", factor),
+        ("tail", 1.0),
+        ("alone", 0.9 / before.single_rank_round_time),
+    ):
         assert getattr(after, name) == pytest.approx(by * getattr(before, name))
     assert after.gradients[1] == pytest.approx(factor * before.gradients[1])
-    assert fit_rounds(with_rates(made, {1: 1 / 0.9})).alone == fitted.alone  # rounds that waited are no untraced ones
+    assert (
+        fit_rounds(with_rates(made, {1: 1 / 0.9})).alone == fitted.single_rank_round_time
+    )  # rounds that waited are no untraced ones
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -218,7 +225,7 @@ def test_one_rank_of_a_group_tells_its_rounds_and_the_interval_holds_the_others(
     part = msgspec.structs.replace(whole, rounds=own)
     fitted, computed = fit_rounds(part), np.mean([r.computed for r in own])
     assert (fitted.unrecorded, fit_rounds(whole).unrecorded) == (1, 0)
-    assert fitted.alone == pytest.approx(computed + optimizer)  # no round of one rank is there
+    assert fitted.single_rank_round_time == pytest.approx(computed + optimizer)  # no round of one rank is there
     curve, truth = predict(part, workers=[1, 2, 8]), predict(whole, workers=[1, 2, 8])
     assert 1 / curve.iterations_per_second[0] == pytest.approx(computed + optimizer, rel=1e-6)
     assert 1 / curve.iterations_per_second[1] == pytest.approx(np.mean([r.round_time for r in own]), rel=0.005)

@@ -16,10 +16,10 @@ def known(computed=(1.5,) * 8, **told):
     computed = np.array(computed)
     fields = {
         "job": qm.Job(batch_size=8, parameter_bytes=7_400_000, tensors=5), "ready": computed[:, None] * SHARES,
-        "computed": computed, "tail": TAIL, "alone": ALONE, "bucket_bytes": SIZES, "gradients": GRADIENTS,
-        "at_once": 2, "bandwidth": 1.1e7, "latency": 0.004, "covariance": COVARIANCE, "latency_known": False,
-        "nominal": NOMINAL, "ranks": 4, "paces": (0.9, 1.0, 1.3, 1.0), "shared_error": 0.06,
-        "fewer": {2: (1.3e7, 0.002), 3: (1.2e7, 0.003)},
+        "computed": computed, "tail": TAIL, "single_rank_round_time": ALONE, "bucket_bytes": SIZES,
+        "gradients": GRADIENTS, "at_once": 2, "bandwidth": 1.1e7, "latency": 0.004, "covariance": COVARIANCE, "latency_known": False,
+        "nominal": NOMINAL, "ranks": 4, "relative_compute_times": (0.9, 1.0, 1.3, 1.0), "common_compute_error": 0.06,
+        "links_by_ranks": {2: (1.3e7, 0.002), 3: (1.2e7, 0.003)},
     }  # fmt: skip
     return FittedRounds(**fields | told)
 
@@ -47,10 +47,11 @@ LOADERS = {"loading": (np.full(9, 0.8), np.full(9, 1.9), np.full(9, 2.15))}
 CASES = [
     ({}, {}, 0.02), ({"accumulation": 3, "batch_size": 12, "accelerator_speed": 1.25}, {}, 0.02),
     ({"bandwidth": 2.3e7}, BBR, 0.06), ({"latency": 0.013}, IN_TURN | {"congestion_control": "cubic"}, 0.04),
-    ({"latency": 0.0}, IN_TURN, 0.10), ({"bandwidth": 5e6}, {"alone": 1.2}, 0.02),
+    ({"latency": 0.0}, IN_TURN, 0.10), ({"bandwidth": 5e6}, {"single_rank_round_time": 1.2}, 0.02),
     ({"accumulation": 2, "batch_size": 10}, LOADERS, 0.02), ({"accelerator_speed": 2.0}, LOADERS, 0.02),
     ({"batch_size": 9}, {"computed": (1.5,)}, 0.02),
-    ({"accelerator_speed": 2.5, "accumulation": 3}, {"alone": 1.2}, 0.02), ({"accelerator_speed": 0.4}, {}, 0.02),
+    ({"accelerator_speed": 2.5, "accumulation": 3}, {"single_rank_round_time": 1.2}, 0.02),
+    ({"accelerator_speed": 0.4}, {}, 0.02),
 ]  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def test_a_curve_is_the_round_by_hand_with_its_parts_bounds_and_errors(asked, to
     longer = asked.get("batch_size", 8) / 8 / asked.get("accelerator_speed", 1.0)
     at_once, buffer, compute = told.get("at_once", 2), told.get("buffer", 0.0), 1.5 * longer * steps
     curve = AllReduceModel(known(**told)).what_if(**asked).throughput(N, confidence=0.8)
-    beyond = told.get("alone", ALONE) - 1.5
+    beyond = told.get("single_rank_round_time", ALONE) - 1.5
     load = [one[0] * asked.get("batch_size", 8) / 8 * steps for one in told.get("loading", ())]
     off = np.std(np.repeat(load, 9)) / np.mean(load) if load else 0.0
 
@@ -155,8 +156,8 @@ def test_simulated_rounds_are_drawn_ranks_by_hand(asked, told):
     expected["stragglers"] = own.max(axis=1).mean() - own.mean()
     expected["communication"] = np.maximum(times - late, 0).mean()
     assert row == pytest.approx(expected | ({"input": run.waited.mean()} if loads else {}), rel=1e-5)
-    mean = steps * rows.mean() * np.array(fitted.paces[:3])
+    mean = steps * rows.mean() * np.array(fitted.relative_compute_times[:3])
     assert own.mean(axis=0) == pytest.approx(mean, rel=0.03)  # smoothing keeps mean and variance
-    spread = steps**0.5 * rows.std() * np.array(fitted.paces[:3])
+    spread = steps**0.5 * rows.std() * np.array(fitted.relative_compute_times[:3])
     assert own.std(axis=0) == pytest.approx(spread, rel=0.1)
     assert len(np.unique(own[:, 1])) > (40 if steps == 1 else 240)

@@ -172,7 +172,7 @@ def test_buckets_are_closed_when_the_cap_is_reached():
 @given(pieces, st.floats(0.1, 8.0), st.floats(0.01, 1.0))
 def test_fusion_is_a_thread_that_sends_all_it_finds(rows, cap, cycle):
     ready, sizes = split(rows)
-    begin, end = Fusion(cap, cycle).transit(sizes, ready, cost)
+    begin, end = Fusion(cap, cycle).schedule(sizes, ready, cost)
     truth = in_cycles_by_hand(ready[0], sizes, cap, cycle)
     np.testing.assert_allclose(end[0], truth, rtol=1e-9)
     assert np.all(begin >= ready - 1e-12)
@@ -183,7 +183,7 @@ def test_fusion_is_a_thread_that_sends_all_it_finds(rows, cap, cycle):
 def test_slices_overtake_what_is_not_handed_over(rows, cap, credit):
     ready, sizes = split(rows)
     scheme = Slices(cap, credit)
-    _, end = scheme.transit(sizes, ready, cost)
+    _, end = scheme.schedule(sizes, ready, cost)
     np.testing.assert_allclose(end[0], by_priority_by_hand(ready[0], sizes, cap, credit), rtol=1e-9)
     assert scheme.units(sizes).sum() == pytest.approx(sizes.sum())
     assert np.all(scheme.units(sizes) <= cap * (1 + 1e-12))
@@ -193,7 +193,7 @@ def test_slices_overtake_what_is_not_handed_over(rows, cap, credit):
 def test_buckets_end_when_their_recursion_says(rows, cap, at_once):
     ready, sizes = split(rows)
     scheme = Buckets(cap, 0.1, at_once)
-    begin, end = scheme.transit(sizes, ready, cost)
+    begin, end = scheme.schedule(sizes, ready, cost)
     assert end.max() == pytest.approx(float(taken(scheme, sizes, ready, np.zeros(1), cost)[0]))
     last = scheme.ends(sizes)
     free = np.append(np.full(at_once, -np.inf), end[0, last])[: len(last)]  # when a message of so many is through
@@ -217,7 +217,7 @@ def test_what_the_next_forward_pass_needs_first_hides_the_rest():
     """Two layers by hand: the upper one's gradient goes on while the forward pass goes through the lower one."""
     sizes, ready, computed = np.array([4.0, 1.0]), np.array([[1.0, 2.0]]), np.array([2.0])
     sliced = Slices(cap=1.0, credit=1.0)
-    ends = sliced.transit(sizes, ready, lambda sizes: (1.0 * sizes, 0.0 * sizes))[1]
+    ends = sliced.schedule(sizes, ready, lambda sizes: (1.0 * sizes, 0.0 * sizes))[1]
     assert ends.tolist() == [[6.0, 3.0]]  # one slice, then the lower layer, then the other three
     # the forward pass takes 1 s, all of it in the lower layer, whose gradient is ready a second after the upper one's
     assert taken(sliced, sizes, ready, computed, lambda sizes: (1.0 * sizes, 0.0 * sizes)) == pytest.approx(6.0 - 1.0)

@@ -231,7 +231,7 @@ def test_a_slow_rank_stays_slow():
         for r in profile.rounds
     ]
     fitted = fit_shards(Profile(source=profile.source, job=profile.job, cluster=profile.cluster, rounds=slow))
-    assert fitted.paces == pytest.approx((1.0, 2.0), rel=0.02)
+    assert fitted.relative_compute_times == pytest.approx((1.0, 2.0), rel=0.02)
 
 
 def test_what_others_measured_conditions_the_curve():

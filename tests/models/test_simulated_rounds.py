@@ -41,7 +41,7 @@ def test_a_simulated_profile_is_fitted_again(model):
     ]  # fmt: skip
     profile = qm.Profile(source=qm.Source(framework="simulated"), job=model.job, rounds=rounds)
     again = fit_rounds(profile)
-    assert again.bandwidth == pytest.approx(model.link(2).bandwidth, rel=0.02)
+    assert again.bandwidth == pytest.approx(model.link_at(2).bandwidth, rel=0.02)
     assert again.computed.mean() == pytest.approx(model.fitted.computed.mean(), rel=0.02)
 
 

@@ -104,7 +104,7 @@ def test_ranks_meet_when_they_have_computed():
         return 4 / row.steps_per_second
 
     slow = {"bandwidth": 1e6, "latency": 0.3}
-    (bandwidth, latency, _), size = predict(RANKS, workers=[4], **slow).model.link(2), RANKS.job.parameter_bytes
+    (bandwidth, latency, _), size = predict(RANKS, workers=[4], **slow).model.link_at(2), RANKS.job.parameter_bytes
     link = Link(bandwidth, latency=latency)
     ring = Ring().time(size, 4, link)
     alone, rounds = seconds(Silent()), seconds(qd.SynchronousSGD())

@@ -84,7 +84,7 @@ def test_one_message_after_the_computation_takes_the_collectives_time(asked):
     made = alike(bandwidth=BANDWIDTH / 0.95)
     question = {name: value for name, value in asked.items() if name != "gradient_precision"}
     model = qm.predict(made, workers=[4], **question).model
-    bandwidth, latency, buffer = model.link(4)
+    bandwidth, latency, buffer = model.link_at(4)
     assert (buffer > 0) == ("buffer" in asked)
 
     def taken(size):

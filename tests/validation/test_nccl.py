@@ -31,6 +31,6 @@ def test_networks_carry_less_among_more_nodes_than_recorded():
     for style, falls in (("nccl", True), ("gloo", False)):
         source = msgspec.structs.replace(profile.source, style=style)
         model = fit(msgspec.structs.replace(profile, source=source))
-        assert model.link(2).bandwidth == model.fitted.bandwidth
-        assert (model.link(8).bandwidth < 0.95 * model.fitted.bandwidth) == falls
+        assert model.link_at(2).bandwidth == model.fitted.bandwidth
+        assert (model.link_at(8).bandwidth < 0.95 * model.fitted.bandwidth) == falls
         assert (type(model.collective) is NCCL) == falls

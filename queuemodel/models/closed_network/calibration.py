@@ -58,7 +58,7 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     network = fit_network(profile, throughputs=measured, form=cast(Form, question.form or "links"), seed=seed)
     return replace(
         network,
-        barrier=own_scv(profile) if waiting.together else None,
+        compute_scv=own_scv(profile) if waiting.together else None,
         steps_per_round=0 if waiting.together else waiting.number,
         synchronized=tuple(synchronized),
     ).what_if(**changes_of(question))
@@ -82,11 +82,11 @@ def fit_network(
     """
     measured = on_profiled_links([*profile.throughputs, *throughputs], profile)
     fitted = fit_steps(profile, form=form, seed=seed)
-    against = contradicted(measured, fitted, held_up=best_rates(profile) is not None)
+    against = contradicted(measured, fitted, link_not_filled=best_rates(profile) is not None)
     return TrainingModel(without_tracing(replace(fitted, measured=tuple(measured), contradiction=against), seed=seed))
 
 
-def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, held_up: bool) -> str:
+def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, link_not_filled: bool) -> str:
     """The note where most throughputs are far from the profile, by steps alone; empty for none.
 
     Raises
@@ -103,12 +103,12 @@ def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, held_up: bo
         low, high = low / UNLIKELY, UNLIKELY * high
         x, examples = point.steps_per_second, point.steps_per_second / fitted.job.batch_size
         as_examples = low <= examples <= high < x
-        if x > IMPOSSIBLE * most * (1.0 if as_examples else faster) and not held_up:
+        if x > IMPOSSIBLE * most * (1.0 if as_examples else faster) and not link_not_filled:
             raise DataError(
                 f"throughputs: {x:.4g} steps/s with {counted(n, 'worker')}, but the profile allows {most:.3g} at most; "
                 + (f"{x:.4g} examples/s would be {examples:.3g} steps/s" if as_examples else "are they of another job?")
             )
-        if not low <= x <= high and not held_up:
+        if not low <= x <= high and not link_not_filled:
             far.append(point)
             rounds = rounds and low <= n * x <= high
     if 2 * len(far) <= len(measured):
@@ -136,8 +136,8 @@ def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
     saved = float(fitted.demands.total) - 1.0 / untraced
     return replace(
         fitted,
-        demands=_lasting(fitted.demands, np.array(1.0 / untraced)),
-        draws=_lasting(fitted.draws, length / untraced),
+        demands=_with_total(fitted.demands, np.array(1.0 / untraced)),
+        draws=_with_total(fitted.draws, length / untraced),
         recorded=replace(recorded, compute=max(recorded.compute - saved, 0.0)),
         others=(
             *fitted.others,
@@ -149,7 +149,7 @@ def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
     )  # fmt: skip
 
 
-def _lasting(demands: Demands, seconds: np.ndarray) -> Demands:
+def _with_total(demands: Demands, seconds: np.ndarray) -> Demands:
     """Demands that add up to so many seconds: the worker's own time gives way, the servers' only when it is used up."""
     share = np.minimum(seconds / np.maximum(demands.server, NOTHING), 1.0)
     return demands.scaled(server=share, worker=1.0).with_worker(seconds - share * demands.server)

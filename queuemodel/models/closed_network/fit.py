@@ -15,7 +15,7 @@ from ...profile.bandwidth import UNFILLED, best_rates, carried_for_several, cont
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
-from ...transport.sharing import BUFFER, CONTROLS, FewFlows
+from ...transport.sharing import BUFFER, CONTROLS, BbrSharing
 from .demands import FORMS, Demands, Form, Servers
 from .rules import Rule, rule_for
 
@@ -47,10 +47,10 @@ class Fitted:
     job: Job
     servers: Servers
     recorded: Recorded
-    #: repulsion, few_flows: How equal workers meet at shared links, see `rules.ParallelServers`
-    repulsion: float = 0.0
-    few_flows: FewFlows | None = None
-    few_flows_if_bbr: FewFlows | None = None  # Those that there are if TCP's control, which is unknown, is BBR
+    #: desynchronization, bbr_sharing: How equal workers meet at shared links, see `rules.ParallelServers`
+    desynchronization: float = 0.0
+    bbr_sharing: BbrSharing | None = None
+    bbr_sharing_if_bbr: BbrSharing | None = None  # Those that there are if TCP's control, which is unknown, is BBR
     slow_connections: bool = False  # Whether one worker alone does not fill its links
     measured: tuple[Measurement, ...] = ()
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
@@ -110,29 +110,36 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     servers = servers_of(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     compute, control = float(profile.values("compute").mean()), profile.cluster.congestion_control
-    few_flows = _few_flows(profile, sizes) if form == "links" else None
-    fills = control not in CONTROLS or CONTROLS[control].fills
+    bbr_sharing = _few_flows(profile, sizes) if form == "links" else None
+    fills = control not in CONTROLS or CONTROLS[control].loss_based
     rng = np.random.default_rng(seed)
     drawn = _means(steps, rng), rng.integers(len(steps), size=(DRAWS, len(steps)))
     seen = [
-        _demands(means, _longest(profile, servers, sizes, which))
+        _demands(means, _max_transfer_time(profile, servers, sizes, which))
         for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
     ]
     if (best := best_rates(profile)) is not None:
-        seen[1] = _held_up(profile, drawn[0], sizes / best, _longest(profile, servers, sizes, drawn[1]))
-    repulsion = _settled(compute - float(seen[0].worker), steps[:, 3])
+        seen[1] = _demands_below_link_rate(
+            profile, drawn[0], sizes / best, _max_transfer_time(profile, servers, sizes, drawn[1])
+        )
+    desynchronization = _desynchronization(compute - float(seen[0].worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
-    rule = rule_for(servers=servers.count, unequal=False, repulsion=repulsion, few_flows=None if fills else few_flows)
-    demands, draws = (undisturbed(one, servers, rule, profile.cluster.workers) for one in seen)
+    rule = rule_for(
+        servers=servers.count,
+        unequal=False,
+        desynchronization=desynchronization,
+        bbr_sharing=None if fills else bbr_sharing,
+    )
+    demands, draws = (remove_contention(one, servers, rule, profile.cluster.workers) for one in seen)
     return Fitted(
         demands=demands,
         draws=draws,
         job=profile.job,
         servers=servers,
-        repulsion=repulsion,
-        few_flows=None if fills else few_flows,
+        desynchronization=desynchronization,
+        bbr_sharing=None if fills else bbr_sharing,
         slow_connections=best is not None,
-        few_flows_if_bbr=few_flows if control == "unknown" and nominal != math.inf else None,
+        bbr_sharing_if_bbr=bbr_sharing if control == "unknown" and nominal != math.inf else None,
         recorded=Recorded(
             compute=compute,
             transferred=(float(sizes[0]), float(sizes[1])),
@@ -153,10 +160,10 @@ def step_note(profile: Profile) -> str:
     return "; ".join(filter(None, notes))
 
 
-def _few_flows(profile: Profile, sizes: np.ndarray) -> FewFlows | None:
+def _few_flows(profile: Profile, sizes: np.ndarray) -> BbrSharing | None:
     """How few connections share a link of the cluster under BBR; None where that is nothing but fair sharing."""
     buffer = BUFFER if profile.cluster.buffer is None else profile.cluster.buffer
-    return FewFlows((float(sizes[0]), float(sizes[1])), buffer) if sizes.all() and buffer else None
+    return BbrSharing((float(sizes[0]), float(sizes[1])), buffer) if sizes.all() and buffer else None
 
 
 def servers_of(profile: Profile, form: Form) -> Servers:
@@ -183,7 +190,7 @@ def _means(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return mean * np.exp(np.clip(off / np.maximum(mean, 1e-300), -3.0, 3.0))
 
 
-def _longest(profile: Profile, servers: Servers, sizes: np.ndarray, which: np.ndarray) -> np.ndarray | float:
+def _max_transfer_time(profile: Profile, servers: Servers, sizes: np.ndarray, which: np.ndarray) -> np.ndarray | float:
     """Seconds (..., 2) for which a link is busy with a step's transfers at most: other time is the worker's."""
     if several := carried_for_several(profile):
         return sizes / several
@@ -215,7 +222,9 @@ def _demands(means: np.ndarray, most: np.ndarray | float) -> Demands:
     return Demands(fetch, push, update, np.maximum(step - busy.sum(axis=-1), 0.0))
 
 
-def _held_up(profile: Profile, means: np.ndarray, best: np.ndarray, shared: np.ndarray | float) -> Demands:
+def _demands_below_link_rate(
+    profile: Profile, means: np.ndarray, best: np.ndarray, shared: np.ndarray | float
+) -> Demands:
     """
     Demands of mean phases and step times (B, 4) where one worker does not fill its link, for an unknown cause.
 
@@ -232,14 +241,14 @@ def _held_up(profile: Profile, means: np.ndarray, best: np.ndarray, shared: np.n
     return _demands(np.column_stack([means[:, :3], step]), most)
 
 
-def _settled(overlap: float, step_times: np.ndarray) -> float:
+def _desynchronization(overlap: float, step_times: np.ndarray) -> float:
     """How firmly workers settle in opposite phases: overlap drives them apart, what steps vary (s) mixes them."""
     mean = float(step_times.mean())
     spread = float(step_times.std(ddof=1)) if len(step_times) > 1 else ONE_STEP_SPREAD * mean
     return overlap / (overlap + spread) if overlap > 1e-6 * mean else 0.0
 
 
-def undisturbed(seen: Demands, servers: Servers, rule: Rule, workers: int) -> Demands:
+def remove_contention(seen: Demands, servers: Servers, rule: Rule, workers: int) -> Demands:
     """What one worker alone demands, where ``workers`` at once were seen to spend so long at the servers each.
 
     The network of these demands has, at that many workers, the residence times that were seen (Newton's method on

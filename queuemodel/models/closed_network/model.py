@@ -56,7 +56,7 @@ class TrainingModel(Model):
     fitted : Fitted
     scenario : Scenario
         What differs from the machines of the profile.
-    barrier : float, optional
+    compute_scv : float, optional
         Synchronous training: the squared coefficient of variation of a worker's own time.
     steps_per_round : int
         Results of whatever workers that the server applies at once, 0: each on its own.
@@ -67,7 +67,7 @@ class TrainingModel(Model):
     """
 
     fitted: Fitted
-    barrier: float | None = None
+    compute_scv: float | None = None
     steps_per_round: int = 0
     synchronized: tuple[Measurement, ...] = ()
     solver: Solver | None = None
@@ -79,12 +79,12 @@ class TrainingModel(Model):
     @cached_property
     def demands(self) -> Demands:
         """Seconds per step, each of shape ()."""
-        return self.changed(self.fitted.demands)
+        return self.apply_scenario(self.fitted.demands)
 
     @cached_property
     def draws(self) -> Demands:
         """The same, resampled, each of shape (B,)."""
-        return self.changed(self.fitted.draws)
+        return self.apply_scenario(self.fitted.draws)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -188,14 +188,14 @@ class TrainingModel(Model):
     def _bandwidth(self) -> float | None:
         """Bytes per second of each host's link, where they are not the profile's."""
         recorded = self.fitted.recorded.bandwidth
-        link = self.scenario.link(recorded)
+        link = self.scenario.link_bandwidth(recorded)
         return None if link == recorded else link
 
-    def changed(self, demands: Demands, *, together: int = 1) -> Demands:
+    def apply_scenario(self, demands: Demands, *, concurrent_fetches: int = 1) -> Demands:
         """What demands of the fit, or draws of them, become on these machines, on which so many fetch at once."""
         recorded, speeds = self.fitted.recorded, self.scenario.worker_speeds
         if self._bandwidth is not None:
-            demands = with_bandwidth(demands, self._bandwidth, recorded, together=together)
+            demands = with_bandwidth(demands, self._bandwidth, recorded, concurrent_fetches=concurrent_fetches)
         worker = demands.worker[..., None] if self.unequal else demands.worker
         speed = np.array(speeds) if self.unequal else (*(speeds or ()), 1.0)[0]
         return demands.with_worker(worker + recorded.compute * (self.compute_factor / speed - 1.0))
@@ -203,21 +203,21 @@ class TrainingModel(Model):
     @property
     def in_rounds(self) -> bool:
         """Whether the server applies several steps at once."""
-        return self.barrier is not None or self.steps_per_round > 0
+        return self.compute_scv is not None or self.steps_per_round > 0
 
     @property
     def rule(self) -> Rule:
         """How these workers and servers wait for each other."""
         unequal, servers = self.unequal, self.servers.count
-        if unequal and self.barrier is not None:
+        if unequal and self.compute_scv is not None:
             raise ModelError(
                 "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
             )
         rule = rule_for(
-            servers=servers, unequal=unequal, repulsion=self.fitted.repulsion, few_flows=self.fitted.few_flows,
-            slow_connections=self.fitted.slow_connections,
+            servers=servers, unequal=unequal, desynchronization=self.fitted.desynchronization,
+            bbr_sharing=self.fitted.bbr_sharing, slow_connections=self.fitted.slow_connections,
         )  # fmt: skip
-        return rule if self.barrier is None else Barrier(rule, servers, self.barrier)
+        return rule if self.compute_scv is None else Barrier(rule, servers, self.compute_scv)
 
     def network(self) -> Network:
         """The closed network; its population is the number of workers, of a class for each speed where they differ.
@@ -242,7 +242,7 @@ class TrainingModel(Model):
         pace = (
             self._by_solver(populations) if self.solver else self._solved(self.rule, self.fitted.demands, populations)
         )
-        X = np.minimum(pace.X, self._computed(populations))
+        X = np.minimum(pace.X, self._compute_bound(populations))
         return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
 
     def _by_solver(self, populations: np.ndarray) -> Pace:
@@ -267,15 +267,15 @@ class TrainingModel(Model):
 
         At a barrier all transfer at once; what transfers over other links hide depends on how many share one.
         """
-        if self.barrier is None or self._bandwidth is None:
-            yield populations, self.changed(demands)
+        if self.compute_scv is None or self._bandwidth is None:
+            yield populations, self.apply_scenario(demands)
             return
-        each = [self.changed(demands, together=int(n)) for n in populations]
+        each = [self.apply_scenario(demands, concurrent_fetches=int(n)) for n in populations]
         new = [i for i, one in enumerate(each) if not i or not np.array_equal(one.worker, each[i - 1].worker)]
         for first, last in itertools.pairwise([*new, len(each)]):
             yield populations[first:last], each[first]
 
-    def _computed(self, populations: np.ndarray) -> np.ndarray:
+    def _compute_bound(self, populations: np.ndarray) -> np.ndarray:
         """Most steps per second (n,) at a barrier: as many as if workers only computed.
 
         The network's own time of a worker is shorter by what transfers hide, which few transfers do not.
@@ -320,15 +320,15 @@ class TrainingModel(Model):
             workers=workers,
             throughput=X,
             prediction=self.prediction(workers),
-            kinds=("loss-based", "bbr") if self.fitted.few_flows_if_bbr else (),
+            kinds=("loss-based", "bbr") if self.fitted.bbr_sharing_if_bbr else (),
             noise=self._noise(workers),
             breakdown=breakdown,
             method=f"closed network by {self.solver!r}" if self.solver else self.rule.method,
-            note="; ".join(filter(None, (self.note, UNSPECIFIED if self.fitted.few_flows_if_bbr else ""))),
+            note="; ".join(filter(None, (self.note, UNSPECIFIED if self.fitted.bbr_sharing_if_bbr else ""))),
             parameter_servers=self.servers.count,
             profiled_workers=self.profiled_workers,
             measured=self.measured,
-            synchronous=self.barrier is not None,
+            synchronous=self.compute_scv is not None,
             asynchronous=not self.in_rounds,
             steps_per_round=np.full(len(workers) if self.steps_per_round else 0, self.steps_per_round),
         )
@@ -339,13 +339,13 @@ class TrainingModel(Model):
     def prediction(self, workers: np.ndarray) -> Prediction:
         """The fit's draws of log throughput, and the model's error; BBR may be the congestion control."""
         models = [self]
-        if self.fitted.few_flows_if_bbr:
-            fitted = replace(self.fitted, few_flows=self.fitted.few_flows_if_bbr, few_flows_if_bbr=None)
+        if self.fitted.bbr_sharing_if_bbr:
+            fitted = replace(self.fitted, bbr_sharing=self.fitted.bbr_sharing_if_bbr, bbr_sharing_if_bbr=None)
             models.append(replace(self, fitted=fitted))
         error = self.own_error(workers, self._asymptotes(workers)[2])
         own, rest = own_error(error, self._noise(workers))
         limits = {}
-        if self.barrier is not None:
+        if self.compute_scv is not None:
             most = np.log(self._limits(self.fitted.draws, workers)[1])
             # as far as one worker's step is known
             limits = {"ceiling": most.mean(axis=1), "ceiling_error": np.hypot(most.std(axis=1), error[0])}
@@ -364,8 +364,8 @@ class TrainingModel(Model):
         D, Z = self.service_demand, self.demands.worker
         alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.unequal else np.full(counts[-1], Z)))
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
-        if self.barrier is not None:
-            lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._computed(counts))
+        if self.compute_scv is not None:
+            lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._compute_bound(counts))
             return lower, upper, saturation
         lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
         upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
@@ -388,7 +388,9 @@ class TrainingModel(Model):
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        X = np.minimum(self._solved(self.rule, self.fitted.draws, populations).X, self._computed(populations)[:, None])
+        X = np.minimum(
+            self._solved(self.rule, self.fitted.draws, populations).X, self._compute_bound(populations)[:, None]
+        )
         if self.solver:
             X *= (self._by_solver(populations).X / self._solved(self.rule, self.fitted.demands, populations).X)[:, None]
         return X
@@ -413,11 +415,11 @@ class TrainingModel(Model):
         return "; ".join(filter(None, [what, self.note]))
 
 
-def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, together: int = 1) -> Demands:
+def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, concurrent_fetches: int = 1) -> Demands:
     """Demands when each host's link has another nominal bandwidth, in bytes per second.
 
     Transfers change as in `transfer_time`. Each second of transfer hides as much computation as before: a faster link
-    hides less, unless several workers who transfer ``together`` share it: then at most as much as before.
+    hides less, unless several workers who transfer ``concurrent_fetches`` share it: then at most as much as before.
     """
     fetch, push = (
         transfer_time(seconds, size, nominal=recorded.bandwidth, bandwidth=bandwidth)
@@ -425,7 +427,7 @@ def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, to
     )
     before, after = demands.fetch + demands.push, fetch + push
     longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-    longer = np.maximum(longer, np.minimum(together * longer, 1.0))
+    longer = np.maximum(longer, np.minimum(concurrent_fetches * longer, 1.0))
     hidden = np.maximum(recorded.compute - demands.worker, 0.0)
     return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - longer))
 

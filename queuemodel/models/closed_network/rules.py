@@ -14,7 +14,7 @@ from ...base.checks import require_count
 from ...base.errors import ModelError
 from ...base.files import constants
 from ...queueing.solve import mva_recursion
-from ...transport.sharing import NOTHING, FewFlows
+from ...transport.sharing import NOTHING, BbrSharing
 
 
 class Pace(NamedTuple):
@@ -45,9 +45,9 @@ class ParallelServers:
     """Equal workers whose steps visit all servers at once, for demands D with one server's after the other's, Z (...).
 
     Mean-value analysis of stations whose rate depends on how many are there (Reiser and Lavenberg, 1980), with three
-    additions, all without effect for one worker. A phase (fetch, push, update) is such a station. Exact for one
-    server, ``repulsion`` of 0 and no ``few_flows`` (the default), else approximate. The phase's time is reported as its
-    servers' residence times, in proportion to their demands.
+    additions, all without effect for one worker. A phase (fetch, push, update) is such a station. Exact for one server,
+    ``desynchronization`` of 0 and no ``bbr_sharing`` (the default), else approximate. The phase's time is reported as
+    its servers' residence times, in proportion to their demands.
     """
 
     #: With several, a phase ends with the slowest. With D_1 >= D_2 >= ... it takes j workers j D_1 + D_(j+1) + D_(j+2)
@@ -56,18 +56,19 @@ class ParallelServers:
     #: knee where one has most of the load, because workers then bunch there
     servers: int = 1
     #: Strength of desynchronization, 0 to 1: computation that overlaps transfers drives workers apart. An arrival finds
-    #: a link busy with probability U^2 instead of U, which shortens waiting by D U (1 - U). Under BBR (``few_flows``),
-    #: whose losses mix offsets, it meets one neighbour half as often: D U / (2 (n - 1)), as recorded on the testbed
-    repulsion: float = 0.0
+    #: a link busy with probability U^2 instead of U, which shortens waiting by D U (1 - U). Under BBR
+    #: (``bbr_sharing``), whose losses mix offsets, it meets one neighbour half as often: D U / (2 (n - 1)), as recorded
+    #: on the testbed
+    desynchronization: float = 0.0
     #: How much of a link few workers use, of the first two phases: those that fetch and those that push
-    few_flows: FewFlows | None = None
+    bbr_sharing: BbrSharing | None = None
 
     @property
     def method(self) -> str:
         """Name of the method, and whether it is exact."""
         if self.servers > 1:
             return "mva (approximate, servers in parallel)"
-        return f"mva (approximate, {'settled phases' if self.repulsion else 'underutilized links'})"
+        return f"mva (approximate, {'settled phases' if self.desynchronization else 'underutilized links'})"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
@@ -75,7 +76,7 @@ class ParallelServers:
         largest_first, own = -np.sort(-D, axis=-2), D.sum(axis=-2)
         busiest = largest_first[..., 0, :]
         competing = busiest - largest_first[..., 1, :] if self.servers > 1 else busiest  # demand that another delays
-        least = self.few_flows.least_share(own[..., :2]) if self.few_flows else np.ones(1)
+        least = self.bbr_sharing.least_share(own[..., :2]) if self.bbr_sharing else np.ones(1)
         levels = min(max(self.servers, math.ceil(1.0 / least.min())) - 1, MOST_LEVELS, int(populations[-1]))
         j = np.arange(1, levels + 1).reshape(-1, *[1] * busiest.ndim)  # workers in a phase together
         # (D_(j+1) + D_(j+2) + ...) / D_1: the servers that j workers keep busy besides
@@ -91,11 +92,13 @@ class ParallelServers:
         row = 0
         for n in range(1, int(populations[-1]) + 1):
             slowness = j + other_servers  # time of a phase with j workers, in D_1
-            if self.few_flows:
-                used = self.few_flows.rates(least, Q[..., :2], workers=n, levels=levels)
+            if self.bbr_sharing:
+                used = self.bbr_sharing.rates(least, Q[..., :2], workers=n, levels=levels)
                 slowness[..., :2] += j / used - j  # BBR: j workers use less than the whole link
             # D U (1 - U), or D U / (2 (n - 1)) under BBR
-            saved = self.repulsion * competing * U * (1.0 / (2 * max(n - 1, 1)) if self.few_flows else 1.0 - U)
+            saved = (
+                self.desynchronization * competing * U * (1.0 / (2 * max(n - 1, 1)) if self.bbr_sharing else 1.0 - U)
+            )
             p_others = _thinned(p, saved / np.maximum(busiest * Q, NOTHING))
             # arrival theorem: R_n = D (1 + Q_(n-1)), where j at a time take more than j D also that
             phase = busiest * (1.0 + Q + (p_others * (slowness - j)).sum(axis=0)) - saved
@@ -192,13 +195,13 @@ def rule_for(
     *,
     servers: int,
     unequal: bool,
-    repulsion: float = 0.0,
-    few_flows: FewFlows | None = None,
+    desynchronization: float = 0.0,
+    bbr_sharing: BbrSharing | None = None,
     slow_connections: bool = False,
 ) -> Rule:
     """The rule of a cluster.
 
-    Equal workers alone are ``repulsion``: cycles of different length drift through all phases.
+    Equal workers alone are ``desynchronization``: cycles of different length drift through all phases.
 
     Raises
     ------
@@ -214,8 +217,8 @@ def rule_for(
         return UnequalWorkers()
     if slow_connections:
         return SlowConnections()
-    exact = servers == 1 and not (repulsion or few_flows)
-    return ClosedNetwork() if exact else ParallelServers(servers, repulsion, few_flows)
+    exact = servers == 1 and not (desynchronization or bbr_sharing)
+    return ClosedNetwork() if exact else ParallelServers(servers, desynchronization, bbr_sharing)
 
 
 #: Measured and assumed numbers, with their sources: constants.toml.
@@ -236,8 +239,8 @@ class Barrier:
 
     All fetch at once, and end one after the other by unequal shares of the link (`ps_completion_times`). Results arrive
     in the order of means, with the spreads of fetches and of worker times combined as those of independent times, at a
-    server that shares its time equally. Exact without waiting for a server, or where nothing varies; else mostly a little too
-    fast (docs/explanation/strategies).
+    server that shares its time equally. Exact without waiting for a server, or where nothing varies; else mostly a
+    little too fast (docs/explanation/strategies).
     """
 
     base: Rule  # Of the same cluster without rounds

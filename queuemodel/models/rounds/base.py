@@ -31,14 +31,14 @@ from .times import FittedRanks, NodeLink, link_at_bandwidth
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["base"]
-ERROR_PER_DOUBLING, ROUND_NOISE, ONE_ROUND, UNRECORDED, UNSTEADY = (
+CORRELATION_PER_DOUBLING, ROUND_NOISE, COMPUTE_ERROR_ONE_ROUND, COMPUTE_ERROR_UNRECORDED, BANDWIDTH_ERROR_BBR = (
     _NUMBERS[name] for name in ("error_per_doubling", "round_noise", "one_round", "unrecorded", "unsteady")
 )
 
 #: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
 LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
-LEAST, MOST = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
+MIN_LINK, MAX_LINK = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +134,10 @@ class RoundModel(Model):
             raise ModelError(f"workers must be at most {len(speeds)}, the number of worker_speeds, got {ranks}")
         return 1 / np.array(speeds[:ranks])
 
-    def paces(self, ranks: int) -> np.ndarray:
+    def relative_compute_times(self, ranks: int) -> np.ndarray:
         """How many times as long each rank computes as the typical recorded one; alone, as it did, (ranks,)."""
         slower = self.slower(ranks)
-        recorded = self.fitted.paces[:ranks] if ranks > 1 else ()
+        recorded = self.fitted.relative_compute_times[:ranks] if ranks > 1 else ()
         return np.append(recorded, np.ones(len(slower)))[: len(slower)] * slower
 
     @property
@@ -151,9 +151,9 @@ class RoundModel(Model):
         return GRADIENT_PRECISIONS.get(self.scenario.gradient_precision or "", 1.0)
 
     @property
-    def beyond(self) -> float:
+    def non_compute_time(self) -> float:
         """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
-        seconds = self.fitted.alone - float(self.fitted.computed.mean())
+        seconds = self.fitted.single_rank_round_time - float(self.fitted.computed.mean())
         by = self.slowness * self.steps_per_round * float(self.slower(1)[0])
         return seconds if seconds > 0 else seconds * by
 
@@ -167,13 +167,13 @@ class RoundModel(Model):
 
     # The network
 
-    def link(self, ranks: int) -> NodeLink:
+    def link_at(self, ranks: int) -> NodeLink:
         """What a node's link carries among so many ranks."""
-        found, wanted = self.fitted.link_among(ranks), self.scenario
+        found, wanted = self.fitted.link_at(ranks), self.scenario
         carried = found.bandwidth * math.exp(-self.fitted.library.slower * self._doublings(ranks))
         latency = found.latency if wanted.latency is None else wanted.latency
         return link_at_bandwidth(
-            NodeLink(carried, latency, found.buffer), self.fitted.nominal, wanted.link(self.fitted.nominal)
+            NodeLink(carried, latency, found.buffer), self.fitted.nominal, wanted.link_bandwidth(self.fitted.nominal)
         )
 
     def _doublings(self, ranks: int) -> float:
@@ -184,12 +184,12 @@ class RoundModel(Model):
         """Standard error of the bandwidth's logarithm among so many ranks beside that of the fit."""
         raise NotImplementedError
 
-    def unsteady_error(self, ranks: int) -> float:
+    def bandwidth_extrapolation_error(self, ranks: int) -> float:
         """Likewise among more ranks than recorded, under TCP, several messages at a time."""
         control, library = CONTROLS.get(self.fitted.congestion_control), self.fitted.library
-        if ranks <= self.fitted.ranks or (control and control.fills):
+        if ranks <= self.fitted.ranks or (control and control.loss_based):
             return 0.0
-        return UNSTEADY if control else UNSTEADY * BBR_SHARE**0.5 * library.single
+        return BANDWIDTH_ERROR_BBR if control else BANDWIDTH_ERROR_BBR * BBR_SHARE**0.5 * library.single
 
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
@@ -218,10 +218,10 @@ class RoundModel(Model):
         ``stragglers`` is by how much the slowest computes longer than the mean one, relatively.
         """
         computed = self.fitted.computed
-        m, unlike = len(computed), UNRECORDED if self.fitted.unrecorded and ranks > 1 else 0.0
+        m, unlike = len(computed), COMPUTE_ERROR_UNRECORDED if self.fitted.unrecorded and ranks > 1 else 0.0
         if m < 2:
-            return float(np.hypot(ONE_ROUND, unlike))
-        mean = np.hypot(computed.std(ddof=1) / m**0.5, self.fitted.shared_error) / computed.mean()
+            return float(np.hypot(COMPUTE_ERROR_ONE_ROUND, unlike))
+        mean = np.hypot(computed.std(ddof=1) / m**0.5, self.fitted.common_compute_error) / computed.mean()
         spread = (2 * (m - 1)) ** -0.5  # relative, of a standard deviation, normal law
         return float(np.linalg.norm([mean, spread * stragglers, unlike]))
 
@@ -232,12 +232,12 @@ class RoundModel(Model):
         the error of its logarithm. The last two are independent parts: of the bandwidth, and of the latency beside it
         (Cholesky).
         """
-        link, covariance = self.link(ranks), self._covariance(ranks)
+        link, covariance = self.link_at(ranks), self._covariance(ranks)
 
         def half(step: np.ndarray, slower: float) -> float:
             ends = []
             for sign in (1.0, -1.0):
-                bandwidth, latency = np.clip(np.array(link[:2]) * np.exp(sign * step), LEAST, MOST)
+                bandwidth, latency = np.clip(np.array(link[:2]) * np.exp(sign * step), MIN_LINK, MAX_LINK)
                 ends.append(time(link._replace(bandwidth=bandwidth, latency=latency), math.exp(sign * slower)))
             return math.log(ends[0] / ends[1]) / 2
 
@@ -269,7 +269,7 @@ class RoundModel(Model):
                 error=self._model_error(workers)[:, None],
                 noise=np.zeros(len(workers)),
                 spread=rounds.effects,
-                correlation=ERROR_PER_DOUBLING,
+                correlation=CORRELATION_PER_DOUBLING,
             ),
             noise=ROUND_NOISE,
             breakdown=lambda X: Breakdown(
@@ -322,13 +322,15 @@ class RoundModel(Model):
             recorded = fitted.ranks - fitted.unrecorded
             notes.append(
                 f"{recorded} of {fitted.ranks} ranks recorded: differences between ranks are unknown, the "
-                f"interval allows {percent(UNRECORDED)} of computation for them"
+                f"interval allows {percent(COMPUTE_ERROR_UNRECORDED)} of computation for them"
             )
         notes += self._doubts
-        if fitted.paces:
-            slow = int(np.argmax(np.abs(np.log(fitted.paces))))
-            notes.append(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others")
-        carried = fitted.link_among(fitted.ranks).bandwidth
+        if fitted.relative_compute_times:
+            slow = int(np.argmax(np.abs(np.log(fitted.relative_compute_times))))
+            notes.append(
+                f"rank {slow} takes {fitted.relative_compute_times[slow]:.3g} times as long as assumed of others"
+            )
+        carried = fitted.link_at(fitted.ranks).bandwidth
         notes += [check(carried, fitted.nominal) for check in (contradiction, hardly_used)]
         return "; ".join(filter(None, [*notes, *self._limits]))
 
@@ -345,7 +347,7 @@ class RoundModel(Model):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty."""
-        fitted, (bandwidth, latency, _) = self.fitted, self.link(self.fitted.ranks)
+        fitted, (bandwidth, latency, _) = self.fitted, self.link_at(self.fitted.ranks)
         spread = np.sqrt(np.diag(self._covariance(0)))
         computed = fitted.computed * self.slowness
         few = len(computed) < 2

@@ -25,9 +25,9 @@ from .times import (
     FittedRanks,
     Library,
     NodeLink,
-    aligned,
-    at_once_in,
+    align_clocks,
     estimate_network,
+    max_concurrent_collectives,
     message_costs,
     round_time,
     slowest_of,
@@ -48,30 +48,30 @@ class FittedRounds(FittedRanks):
     bandwidth: float
     latency: float
     #: Bandwidth and latency that groups of fewer ranks showed, by their number
-    fewer: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    links_by_ranks: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     #: Seconds of a buffer that single messages under BBR overflow (`lateness`); 0 where none is known
     buffer: float = 0.0
     #: Seconds in which batches were loaded ahead, by rank, as far as these waited for them (`loading`); often none
     loading: tuple[np.ndarray, ...] = ()
 
-    def link_among(self, ranks: int) -> NodeLink:
+    def link_at(self, ranks: int) -> NodeLink:
         """See `FittedRanks`: what the largest recorded group that is no larger showed.
 
         How well messages fill a link depends on how many ranks wait for each other, so that each number has its own.
         """
-        recorded = [n for n in self.fewer if n <= ranks]
+        recorded = [n for n in self.links_by_ranks if n <= ranks]
         smaller = bool(recorded) and ranks < self.ranks
-        carried, latency = self.fewer[max(recorded)] if smaller else (self.bandwidth, self.latency)
+        carried, latency = self.links_by_ranks[max(recorded)] if smaller else (self.bandwidth, self.latency)
         return NodeLink(carried, latency, self.buffer)
 
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["fit"]
-LEAST = _NUMBERS["least"]
-SURE = _NUMBERS["sure"]
+MIN_RANK_DIFFERENCE = _NUMBERS["least"]
+RANK_DIFFERENCE_Z = _NUMBERS["sure"]
 
 
-def paces(rounds: Sequence[Round], ranks: int) -> tuple[float, ...]:
+def relative_compute_times(rounds: Sequence[Round], ranks: int) -> tuple[float, ...]:
     """How many times as long each rank computes as the typical one; empty where all are alike.
 
     The typical one is the median, of two the faster: a rank that stands out is more often slow than fast.
@@ -83,12 +83,14 @@ def paces(rounds: Sequence[Round], ranks: int) -> tuple[float, ...]:
     errors = np.array([own.std(ddof=1) / len(own) ** 0.5 for own in computed]) / means
     typical = int(np.argsort(means)[(ranks - 1) // 2])
     ratio = means / means[typical]
-    apart = np.abs(np.log(ratio)) > np.maximum(LEAST, SURE * np.hypot(errors, errors[typical]))
+    apart = np.abs(np.log(ratio)) > np.maximum(
+        MIN_RANK_DIFFERENCE, RANK_DIFFERENCE_Z * np.hypot(errors, errors[typical])
+    )
     return tuple(np.where(apart, ratio, 1.0).tolist()) if apart.any() else ()
 
 
 #: Groups drawn.
-SAMPLES = 2000
+TAIL_SAMPLES = 2000
 
 
 def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Mapping[int, float]) -> FittedRounds:
@@ -107,20 +109,26 @@ def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Ma
             ready=factor * fitted.ready,
             computed=factor * fitted.computed,
             gradients=(sizes, factor * moments),
-            alone=seconds[1],
+            single_rank_round_time=seconds[1],
         )
     if fitted.ranks in seconds:
         rows = np.column_stack([fitted.ready, fitted.computed])
-        (slowest,) = slowest_of(rows, [fitted.ranks], samples=SAMPLES, seed=0, paces=fitted.paces)
+        (slowest,) = slowest_of(
+            rows, [fitted.ranks], samples=TAIL_SAMPLES, seed=0, relative_compute_times=fitted.relative_compute_times
+        )
         link = NodeLink(fitted.bandwidth, fitted.latency, fitted.buffer)
         work, latency = message_costs(fitted.bucket_bytes, fitted.library.collective, fitted.ranks, link)
         ends = round_time(slowest[:, :-1], slowest[:, -1], work, latency, at_once=fitted.at_once)
         tail = max(0.0, seconds[fitted.ranks] - float(ends.mean()))
-        fitted = replace(fitted, tail=tail, alone=fitted.alone + (0.0 if alone else tail - fitted.tail))
+        fitted = replace(
+            fitted,
+            tail=tail,
+            single_rank_round_time=fitted.single_rank_round_time + (0.0 if alone else tail - fitted.tail),
+        )
     return fitted
 
 
-CHANCE = _NUMBERS["chance"]
+ANOVA_SIGNIFICANCE = _NUMBERS["chance"]
 
 
 def fit_rounds(profile: Profile) -> FittedRounds:
@@ -144,14 +152,17 @@ def fit_rounds(profile: Profile) -> FittedRounds:
             "strategy all-reduce needs recorded rounds of two nodes or more; import the traces of two nodes besides: "
             "queuemodel import-trace trace_n1 trace_n2"
         )
-    alike = {n: _alike(profile.rounds, n) for n in sorted({one.ranks for one in profile.rounds if one.ranks > 1})}
+    alike = {
+        n: _rounds_with_final_buckets(profile.rounds, n)
+        for n in sorted({one.ranks for one in profile.rounds if one.ranks > 1})
+    }
     unrecorded = {n: n - len({one.rank for one in found}) for n, found in alike.items()}
-    alike = {n: _waited(found) if unrecorded[n] else found for n, found in alike.items()}
-    at_once = max((at_once_in(one) for one in alike[most]), default=1)
+    alike = {n: _rounds_without_waiting(found) if unrecorded[n] else found for n, found in alike.items()}
+    at_once = max((max_concurrent_collectives(one) for one in alike[most]), default=1)
     cluster = profile.cluster
     in_turn = at_once == 1 and profile.source.framework == "tensorflow"  # gloo's rings have two messages under way
     control = CONTROLS.get(cluster.congestion_control)
-    buffer = cluster.buffer or 0.0 if in_turn and control and not control.fills else 0.0
+    buffer = cluster.buffer or 0.0 if in_turn and control and not control.loss_based else 0.0
     library = NVIDIA if "nccl" in profile.source.style else GLOO
     networks = _networks(alike, at_once, buffer, library)
     if most not in networks:
@@ -165,11 +176,11 @@ def fit_rounds(profile: Profile) -> FittedRounds:
     own = next(found for found in alike.values() if found and np.array_equal(_sizes(found[0]), bucket_bytes))
     tail = _tail(grouped)
     alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1]
-    unequal = paces(grouped, most)
+    unequal = relative_compute_times(grouped, most)
     typical = np.array([1 / _pace(one, unequal) for one in own])
     computed = np.array([one.computed for one in own]) * typical
     ready = np.array([[bucket.ready for bucket in one.buckets] for one in own]) * typical[:, None]
-    later, shared_error = _in_common(own, computed)
+    later, common_compute_error = _remove_round_effect(own, computed)
     ready = np.maximum(ready - later[:, None], 0.0)
     if len({one.rank for one in own}) == 1:  # what the others let it wait varies, too
         ready[:] = ready.mean(axis=0)
@@ -177,9 +188,9 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         job=profile.job,
         ready=ready,
         computed=np.maximum(computed - later, 0.0),
-        shared_error=shared_error,
+        common_compute_error=common_compute_error,
         tail=tail,
-        alone=float(np.mean(alone or [one.computed + tail for one in own])),
+        single_rank_round_time=float(np.mean(alone or [one.computed + tail for one in own])),
         bucket_bytes=bucket_bytes,
         gradients=_gradients(own, unequal),
         at_once=at_once,
@@ -189,9 +200,9 @@ def fit_rounds(profile: Profile) -> FittedRounds:
         latency_known=bool(covariance[1, 1] < 0.25 * np.log(LATENCY_FACTOR) ** 2),
         nominal=cluster.bandwidth,
         ranks=most,
-        paces=unequal,
+        relative_compute_times=unequal,
         unrecorded=unrecorded[most],
-        fewer={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
+        links_by_ranks={n: (carried, wait) for n, (carried, wait, _) in networks.items()},
         congestion_control=cluster.congestion_control,
         library=library,
         buffer=buffer,
@@ -210,7 +221,7 @@ def _networks(
     for n, found in alike.items():
         recorded = len({one.rank for one in found})
         if groups := [group for group in by_number(found).values() if len(group) == recorded]:
-            slowest, ends = map(np.array, zip(*map(aligned, groups), strict=True))
+            slowest, ends = map(np.array, zip(*map(align_clocks, groups), strict=True))
             networks[n] = estimate_network(slowest, ends, _sizes(found[0]), n, at_once, buffer, library=library)
     return networks
 
@@ -230,7 +241,7 @@ def _tail(rounds: Sequence[Round]) -> float:
     return float(np.mean([max(0.0, one.round_time - one.waited - end) for one, end in zip(rounds, ends, strict=True)]))
 
 
-def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarray, float]:
+def _remove_round_effect(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarray, float]:
     """Seconds by which each came later than a rank's own variation explains: an evaluation makes all late at once.
 
     Were ranks drawn with it, the slowest of many would always be late. Two-way analysis of variance, ranks by rounds
@@ -255,13 +266,13 @@ def _in_common(rounds: Sequence[Round], computed: np.ndarray) -> tuple[np.ndarra
     own = times - mean - common
     within = float((own**2).sum() / ((m - 1) * (ranks - 1)))
     ratio = ranks * float((common**2).sum() / (m - 1)) / max(within, 1e-18)
-    if fdtrc(m - 1, (m - 1) * (ranks - 1), ratio) >= CHANCE:
+    if fdtrc(m - 1, (m - 1) * (ranks - 1), ratio) >= ANOVA_SIGNIFICANCE:
         return later, 0.0
     later[index] = times - mean - own * np.sqrt(ranks / (ranks - 1))
     return later, float(common.std(ddof=1) / np.sqrt(m))
 
 
-def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:
+def _rounds_with_final_buckets(rounds: Sequence[Round], ranks: int) -> list[Round]:
     """Rounds of so many ranks with the same buckets: the first are before these are made anew, in order of arrival."""
     grouped = [(one, tuple(b.bytes for b in one.buckets)) for one in rounds if one.ranks == ranks and one.buckets]
     sizes = Counter(own for _, own in grouped)
@@ -277,7 +288,7 @@ def _alike(rounds: Sequence[Round], ranks: int) -> list[Round]:
     return alike
 
 
-def _waited(rounds: Sequence[Round]) -> list[Round]:
+def _rounds_without_waiting(rounds: Sequence[Round]) -> list[Round]:
     """Rounds of some ranks of a group, with buckets that are ready when all ranks have them.
 
     The all-reduce that carries most per second is taken to wait for no other rank; what others take longer, they wait.
@@ -347,7 +358,7 @@ def rounds_of_steps(profile: Profile) -> FittedRounds:
         ready=ready[:, buckets.ends(sizes)],
         computed=computed,
         tail=update,
-        alone=float(computed.mean()) + update,
+        single_rank_round_time=float(computed.mean()) + update,
         bucket_bytes=buckets.units(sizes),
         gradients=(sizes, ready.mean(axis=0)),
         at_once=1,
@@ -357,7 +368,7 @@ def rounds_of_steps(profile: Profile) -> FittedRounds:
         latency_known=False,
         nominal=profile.cluster.bandwidth,
         ranks=0,
-        paces=(),
+        relative_compute_times=(),
     )
 
 

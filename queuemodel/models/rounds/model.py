@@ -34,22 +34,25 @@ FEW_ROUNDS = 9
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["model"]
-UNLIKE, UNRECORDED_NETWORK = _NUMBERS["unlike"], _NUMBERS["unrecorded_network"]
-MODEL_ERROR, TRACING_ERROR, AHEAD_ERROR = (_NUMBERS[f"{name}_error"] for name in ("model", "tracing", "ahead"))
-IN_TURN_ERROR, IN_TURN_FROM_THREE = _NUMBERS["in_turn_error"], _NUMBERS["in_turn_from_three"]
-IN_TURN_LATE, IN_TURN_GIVING_WAY = _NUMBERS["in_turn_late"], _NUMBERS["in_turn_giving_way"]
+MAX_COMPUTE_RATIO, UNRECORDED_NETWORK = _NUMBERS["unlike"], _NUMBERS["unrecorded_network"]
+ALL_REDUCE_ERROR, TRACING_ERROR, AHEAD_ERROR = (_NUMBERS[f"{name}_error"] for name in ("model", "tracing", "ahead"))
+SINGLE_MESSAGE_ERROR, SINGLE_MESSAGE_ERROR_FROM_THREE = _NUMBERS["in_turn_error"], _NUMBERS["in_turn_from_three"]
+SINGLE_MESSAGE_ERROR_KNOWN_BUFFER, SINGLE_MESSAGE_ERROR_LOSS_BASED = (
+    _NUMBERS["in_turn_late"],
+    _NUMBERS["in_turn_giving_way"],
+)
 
 #: Groups drawn for a prediction.
-SAMPLES = 200
+GROUP_SAMPLES = 200
 
 #: Numbers of ranks, of many, for which is computed what is smooth between them: errors, and waits for input.
-SMOOTH, WAITS = 40, 12
+ERROR_GRID_POINTS, INPUT_GRID_POINTS = 40, 12
 
 #: Rounds drawn where several steps make one.
-ACCUMULATED = 240
+ACCUMULATION_SAMPLES = 240
 
 #: Successive rounds in which ranks wait for their input, and runs of a group of at most so few ranks.
-SUCCESSIVE, RUNS, FEW_RANKS = 20, 64, 32
+INPUT_ROUNDS, INPUT_RUNS, INPUT_RANKS = 20, 64, 32
 
 
 METHOD, NEEDS = "", "a profile with recorded rounds, or steps with operations"
@@ -88,10 +91,10 @@ class AllReduceModel(RoundModel):
     kind = "of all-reduce"
     places: ClassVar[tuple[str, ...]] = ("network", "latency", "stragglers")
 
-    def link(self, ranks: int) -> NodeLink:
+    def link_at(self, ranks: int) -> NodeLink:
         """See `RoundModel`; messages of a ring are late (`lateness`) where they are sent one at a time."""
-        link = super().link(ranks)
-        return link if self._in_turn and isinstance(self.collective, Ring) else link._replace(buffer=0.0)
+        link = super().link_at(ranks)
+        return link if self._single_message and isinstance(self.collective, Ring) else link._replace(buffer=0.0)
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -130,7 +133,7 @@ class AllReduceModel(RoundModel):
         return self.scenario.scheme is not None or self.scenario.bucket_bytes is not None
 
     @property
-    def _sent(self) -> tuple[np.ndarray, np.ndarray]:
+    def _tensors(self) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of what the scheme is given, (p,), and when one rank had it, (m, p): buckets, or gradients."""
         if not self._in_gradients:
             return self.fitted.bucket_bytes * self.precision, self.fitted.ready
@@ -138,14 +141,14 @@ class AllReduceModel(RoundModel):
         return sizes * self.precision, moments * (self.fitted.computed / self.fitted.computed.mean())[:, None]
 
     @property
-    def _combined(self) -> Algorithm:
+    def _algorithm_without_topology(self) -> Algorithm:
         wanted = self.scenario.collective
         return algorithm_of(wanted) if wanted else self.fitted.library.collective
 
     @cached_property
     def collective(self) -> Algorithm:
         """How ranks combine them, where they stand."""
-        algorithm, wanted = self._combined, self.scenario
+        algorithm, wanted = self._algorithm_without_topology, self.scenario
         self.require_inside()
         if wanted.ranks_per_node is not None and wanted.inside_bandwidth is not None:
             algorithm = Hierarchical(wanted.ranks_per_node, Link(wanted.inside_bandwidth), algorithm)
@@ -163,12 +166,12 @@ class AllReduceModel(RoundModel):
         """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
         return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
 
-    def pieces(self, steps: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def tensors(self, steps: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (p,) of what the scheme is given, and rows (m, p + 2) of one rank, as `Scheme.time` gets them.
 
         The gradients are those of the last of the steps.
         """
-        sizes, ready = self._sent
+        sizes, ready = self._tensors
         rows = np.column_stack([ready, self.fitted.computed]) * self.slowness
         return sizes, _accumulated(np.column_stack([rows[:, 0], rows]), steps, seed)
 
@@ -190,7 +193,7 @@ class AllReduceModel(RoundModel):
             compute=compute,
             added=np.stack([network, latency, stragglers], axis=-1),
             busy=np.stack([wire, messages, stragglers], axis=-1),
-            least=np.where(workers > 1, np.maximum(self._first(compute) + wire, compute), T),
+            least=np.where(workers > 1, np.maximum(self._time_to_first_bucket(compute) + wire, compute), T),
             effects=np.column_stack([effects, longer]),
             waited=waited,
             ahead=ahead,
@@ -198,13 +201,13 @@ class AllReduceModel(RoundModel):
 
     def _model_error(self, workers: np.ndarray) -> np.ndarray:
         """See `RoundModel`."""
-        error = np.where((workers > self.fitted.ranks) | self.other_machines, MODEL_ERROR, TRACING_ERROR)
-        return np.where((workers > max(2, self.fitted.ranks)) & self._in_turn, self._in_turn_error, error)
+        error = np.where((workers > self.fitted.ranks) | self.other_machines, ALL_REDUCE_ERROR, TRACING_ERROR)
+        return np.where((workers > max(2, self.fitted.ranks)) & self._single_message, self._single_message_error, error)
 
     @property
     def _method(self) -> str:
         """See `RoundModel`."""
-        return f"all-reduce ({name_of(self._combined)}"
+        return f"all-reduce ({name_of(self._algorithm_without_topology)}"
 
     @property
     def _servers(self) -> int:
@@ -216,37 +219,47 @@ class AllReduceModel(RoundModel):
         return getattr(self.collective, "ranks_per_node", 1)
 
     @property
-    def _in_turn(self) -> bool:
+    def _single_message(self) -> bool:
         """Whether one message is under way at a time, on one connection, which pauses in between."""
         one = isinstance(self.scheme, Buckets) and (self.scheme.at_once or 1) == 1
         return one and self.fitted.library.single
 
     @property
-    def _in_turn_error(self) -> float:
+    def _single_message_error(self) -> float:
         """Relative error among more ranks than recorded, one message at a time."""
         control = CONTROLS.get(self.fitted.congestion_control)
-        if control and control.fills:
-            return IN_TURN_GIVING_WAY
-        if self.link(self.fitted.ranks).buffer > 0:
-            return IN_TURN_LATE
-        return IN_TURN_FROM_THREE if self.fitted.ranks > 2 else IN_TURN_ERROR
+        if control and control.loss_based:
+            return SINGLE_MESSAGE_ERROR_LOSS_BASED
+        if self.link_at(self.fitted.ranks).buffer > 0:
+            return SINGLE_MESSAGE_ERROR_KNOWN_BUFFER
+        return SINGLE_MESSAGE_ERROR_FROM_THREE if self.fitted.ranks > 2 else SINGLE_MESSAGE_ERROR
 
-    def _first(self, compute: np.ndarray) -> np.ndarray:
+    def _time_to_first_bucket(self, compute: np.ndarray) -> np.ndarray:
         """Seconds of a round before the network can have anything to do."""
-        ready, k = self._sent[1], self.steps_per_round
-        forward = 0.0 if self.scheme.crosses or not ready.size else ready[:, 0].mean() / self.fitted.computed.mean()
+        ready, k = self._tensors[1], self.steps_per_round
+        forward = (
+            0.0
+            if self.scheme.overlaps_next_round or not ready.size
+            else ready[:, 0].mean() / self.fitted.computed.mean()
+        )
         return np.asarray(compute * (1 - (1 - forward) / k))
 
     def _drawn(self, ranks: np.ndarray, compute: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """`Parts` of a round, each an array over numbers of ranks (n,), and its errors by cause (n, 3)."""
-        sizes, rows = self.pieces(self.steps_per_round, seed)
+        sizes, rows = self.tensors(self.steps_per_round, seed)
         typical = float(self.fitted.computed.mean() * self.slowness * self.steps_per_round)
-        sure = ranks[np.unique(np.geomspace(1, len(ranks), SMOOTH).astype(int) - 1)].tolist()
+        sure = ranks[np.unique(np.geomspace(1, len(ranks), ERROR_GRID_POINTS).astype(int) - 1)].tolist()
         found, effects = [], []
-        drawn = slowest_of(rows, ranks.tolist(), samples=SAMPLES, seed=seed, paces=self.paces(ranks[-1]))
+        drawn = slowest_of(
+            rows,
+            ranks.tolist(),
+            samples=GROUP_SAMPLES,
+            seed=seed,
+            relative_compute_times=self.relative_compute_times(ranks[-1]),
+        )
         for slowest, n, own in zip(drawn, ranks.tolist(), compute.tolist(), strict=True):
-            group, link = self.group(n, sizes, slowest), self.link(n)
-            alone = Parts(own + self.beyond, 0.0, 0.0, 0.0, 0.0, 0.0)
+            group, link = self.group(n, sizes, slowest), self.link_at(n)
+            alone = Parts(own + self.non_compute_time, 0.0, 0.0, 0.0, 0.0, 0.0)
             found.append(alone if n == 1 else group.parts(link, own))
             if n in sure:
                 slowest_own = typical * self.slower(n).max()
@@ -257,7 +270,7 @@ class AllReduceModel(RoundModel):
 
     def _bandwidth_error(self, ranks: int) -> float:
         """See `RoundModel`."""
-        unsteady = 0.0 if self._in_turn else self.unsteady_error(ranks)
+        unsteady = 0.0 if self._single_message else self.bandwidth_extrapolation_error(ranks)
         unlike = self.fitted.unrecorded and (ranks != self.fitted.ranks or self.other_machines)
         return float(np.hypot(unsteady, UNRECORDED_NETWORK if unlike else 0.0))
 
@@ -270,7 +283,7 @@ class AllReduceModel(RoundModel):
         sampling, loading = exp(variation / len(recorded) ** 0.5), self.fitted.loading
         ways = [(), loading, tuple(sampling * own for own in loading)]
         models = [replace(self, fitted=replace(self.fitted, loading=way)) for way in ways]
-        some = np.unique(np.geomspace(1, len(ranks), WAITS).astype(int) - 1)
+        some = np.unique(np.geomspace(1, len(ranks), INPUT_GRID_POINTS).astype(int) - 1)
         found = []
         for n, time in zip(ranks[some].tolist(), times[some], strict=True):
             without, mean, more = (model.mean_round(n, seed) for model in models)
@@ -281,26 +294,29 @@ class AllReduceModel(RoundModel):
 
     def mean_round(self, ranks: int, seed: int) -> float:
         """Mean seconds of successive rounds, in which ranks wait for their input."""
-        runs = max(RUNS * FEW_RANKS // max(ranks, FEW_RANKS), 4)
+        runs = max(INPUT_RUNS * INPUT_RANKS // max(ranks, INPUT_RANKS), 4)
         group = Ranks(self, ranks, [np.random.default_rng(seed)], runs=runs)
-        return float(np.mean([group.round()[2] for _ in range(SUCCESSIVE)]))
+        return float(np.mean([group.round()[2] for _ in range(INPUT_ROUNDS)]))
 
     def simulated(self, ranks: int, rounds: int, seed: int) -> DrawnRounds:
         """See `RoundModel`."""
-        sizes, own = self.pieces(self.steps_per_round, seed)
-        rng, link = np.random.default_rng(seed), self.link(ranks)
+        sizes, own = self.tensors(self.steps_per_round, seed)
+        rng, link = np.random.default_rng(seed), self.link_at(ranks)
         if self.loading:
             running = Ranks(self, ranks, [rng])
             rows, waits, times = map(np.concatenate, zip(*(running.round() for _ in range(rounds)), strict=True))
         else:
-            rows = sampler(own)(rng, rounds * ranks).reshape(rounds, ranks, -1) * self.paces(ranks)[:, None]
+            rows = (
+                sampler(own)(rng, rounds * ranks).reshape(rounds, ranks, -1)
+                * self.relative_compute_times(ranks)[:, None]
+            )
             rows, waits = np.maximum.accumulate(rows, axis=-1), np.zeros((rounds, ranks))
         group = self.group(ranks, sizes, rows.max(axis=1))
         begin = end = group.rows[:, 1:-1]
         if ranks > 1:
-            begin, end = self.scheme.transit(sizes, begin, group.cost(link))
+            begin, end = self.scheme.schedule(sizes, begin, group.cost(link))
         if not self.loading:
-            times = group.times(link) if ranks > 1 else group.rows[:, -1] + self.beyond
+            times = group.times(link) if ranks > 1 else group.rows[:, -1] + self.non_compute_time
         sent = np.broadcast_to(np.stack([begin, end], axis=-1)[:, None], (rounds, ranks, len(sizes), 2))
         computing = np.stack([waits, rows[..., -1]], axis=-1)[:, :, None]
         return DrawnRounds(["all-reduce"] * len(sizes), sizes, rows[..., 1:-1], sent, computing, times, waits)
@@ -315,18 +331,21 @@ class AllReduceModel(RoundModel):
         fitted, notes = self.fitted, []
         if len(fitted.computed) < FEW_ROUNDS and not fitted.unrecorded:
             notes.append(f"{len(fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers")
-        if self._in_turn:
+        if self._single_message:
             notes.append("with one message at a time links idle, and carry less with more ranks on some networks")
-            if self.link(fitted.ranks).buffer:
+            if self.link_at(fitted.ranks).buffer:
                 notes[-1] = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
-            elif fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
+            elif fitted.ranks == 2 and self._single_message_error > SINGLE_MESSAGE_ERROR_FROM_THREE:
                 network = "specify congestion control and buffers (--congestion-control, --buffer), or "
                 notes[-1] += f": {network * (fitted.congestion_control == 'unknown')}record three ranks"
         computed = float(fitted.computed.mean())
-        if fitted.alone > UNLIKE * (computed + fitted.tail) or computed > UNLIKE * fitted.alone:
+        if (
+            fitted.single_rank_round_time > MAX_COMPUTE_RATIO * (computed + fitted.tail)
+            or computed > MAX_COMPUTE_RATIO * fitted.single_rank_round_time
+        ):
             notes.append(
-                f"a rank computes for {fitted.alone:.3g} s alone, for {computed:.3g} s among {fitted.ranks}: other "
-                "batches, or ranks that share a processor"
+                f"a rank computes for {fitted.single_rank_round_time:.3g} s alone, for {computed:.3g} s among "
+                f"{fitted.ranks}: other batches, or ranks that share a processor"
             )
         if self.loading:
             notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will")
@@ -350,7 +369,7 @@ class AllReduceModel(RoundModel):
 
     def caption(self) -> str:
         """Job, buckets, and what the fit does not determine."""
-        sizes = self.scheme.units(self._sent[0])
+        sizes = self.scheme.units(self._tensors[0])
         at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
         buckets = f"{counted(len(sizes), 'bucket')}{at_once}"
         return f"{self.job.name or 'job'}, all-reduce of {sizes.sum() / 1e6:.3g} MB in {buckets}; {self.note}"
@@ -361,7 +380,7 @@ def _accumulated(rows: np.ndarray, steps: int, seed: int) -> np.ndarray:
     if steps == 1:
         return rows
     rng = np.random.default_rng(seed)
-    before = rows[rng.integers(len(rows), size=(ACCUMULATED, steps - 1)), -1].sum(axis=1)
-    rows = rows[np.arange(ACCUMULATED) % len(rows)]
+    before = rows[rng.integers(len(rows), size=(ACCUMULATION_SAMPLES, steps - 1)), -1].sum(axis=1)
+    rows = rows[np.arange(ACCUMULATION_SAMPLES) % len(rows)]
     rows[:, 1:] += before[:, None]
     return rows

@@ -25,17 +25,17 @@ class Ranks:
     """n ranks of a model in R runs, ``runs`` of each random generator; see `Scheme.time` for what they do in a step."""
 
     def __init__(self, model: AllReduceModel, ranks: int, rngs: Sequence[np.random.Generator], runs: int = 1) -> None:
-        self.model, self.ranks, self.runs, self.link = model, ranks, runs, model.link(ranks)
+        self.model, self.ranks, self.runs, self.link = model, ranks, runs, model.link_at(ranks)
         self.rngs, self.loaders = rngs, [rng.spawn(1)[0] for rng in rngs]
-        self.sizes, rows = model.pieces()
+        self.sizes, rows = model.tensors()
         self.draw, self.mean = sampler(rows), float(rows[:, -1].mean())
-        self.paces = model.paces(ranks)
+        self.relative_compute_times = model.relative_compute_times(ranks)
         self.cost = model.group(ranks, self.sizes, rows).cost(self.link)
         #: When each rank may go on, (R, n), and when it began its last batch
         self.at = np.zeros((runs * len(rngs), ranks))
         self.begun, self.made, self.taken = self.at, self.at, np.zeros((AHEAD, *self.at.shape))
         #: Seconds of a step after computation and reduction
-        self.tail = model.fitted.tail if ranks > 1 else model.beyond
+        self.tail = model.fitted.tail if ranks > 1 else model.non_compute_time
         for _ in range(-(-WARM_UP // model.steps_per_round) if model.loading else 0):
             self.round()
         self.made, self.taken, self.at = self.made - self.at, self.taken - self.at, np.zeros_like(self.at)
@@ -44,8 +44,8 @@ class Ranks:
         """Each rank takes its next batch, of several all but the last as a mean one, and computes: waits for input."""
         shape = self.runs, self.ranks, -1
         drawn = np.concatenate([self.draw(rng, self.runs * self.ranks).reshape(shape) for rng in self.rngs])
-        self.rows, self.begun = drawn * self.paces[:, None], self.at
-        self.rows[..., 1:] += (np.subtract(batches, 1.0) * self.mean * self.paces)[..., None]
+        self.rows, self.begun = drawn * self.relative_compute_times[:, None], self.at
+        self.rows[..., 1:] += (np.subtract(batches, 1.0) * self.mean * self.relative_compute_times)[..., None]
         if loading := self.model.loading:
             load = np.empty_like(self.at)
             for rng, part in zip(self.loaders, np.split(load, len(self.loaders)), strict=True):

@@ -29,13 +29,13 @@ class Scheme(Protocol):
     """A way to send pieces (buckets as recorded, or gradients) that are ready one after the other."""
 
     @property
-    def crosses(self) -> bool:
+    def overlaps_next_round(self) -> bool:
         """Whether the next round computes before all is through."""
 
     def units(self, sizes: np.ndarray) -> np.ndarray:
         """Bytes of the messages, as small as they may become."""
 
-    def transit(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
+    def schedule(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
         """When the message of each piece begins and ends, (S, p), where the group has them at ``ready`` (S, p)."""
 
     def time(self, sizes: np.ndarray, rows: np.ndarray, cost: Cost) -> np.ndarray:
@@ -53,7 +53,7 @@ class Buckets:
     first: float = 2.0**20  # The same of the first bucket, where it is smaller
     at_once: int | None = None  # Messages under way together; as recorded unless given
 
-    crosses: ClassVar[bool] = False
+    overlaps_next_round: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("cap", "first"):
@@ -80,7 +80,7 @@ class Buckets:
         ends = self.ends(sizes)
         return np.add.reduceat(sizes, [0, *(ends[:-1] + 1)]) if len(ends) else sizes
 
-    def transit(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
+    def schedule(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
         """See `Scheme`."""
         ends, (work, wait) = self.ends(sizes), cost(self.units(sizes))
         at, k = ready[:, ends], self.at_once or 1
@@ -106,7 +106,7 @@ class Fusion:
     #: Seconds between beginnings of cycles (1 ms; older versions 5 ms), if the one before is through
     cycle: float = 1e-3
 
-    crosses: ClassVar[bool] = False
+    overlaps_next_round: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_number(self.cap, "fusion: cap", unit="bytes", largest=MOST_BYTES)
@@ -116,7 +116,7 @@ class Fusion:
         """See `Scheme`."""
         return sizes
 
-    def transit(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
+    def schedule(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
         """See `Scheme`; cycles of different rounds begin at all phases."""
         if not len(sizes):
             return ready, ready
@@ -126,7 +126,7 @@ class Fusion:
 
     def time(self, sizes: np.ndarray, rows: np.ndarray, cost: Cost) -> np.ndarray:
         """See `Scheme`."""
-        _, ends = self.transit(sizes, rows[:, 1:-1], cost)
+        _, ends = self.schedule(sizes, rows[:, 1:-1], cost)
         return np.maximum(ends.max(axis=1, initial=-np.inf), rows[:, -1])
 
 
@@ -142,7 +142,7 @@ class Slices:
     cap: float  # Most bytes of a slice
     credit: float  # Most bytes handed over to the network, which nothing overtakes any more
 
-    crosses: ClassVar[bool] = True
+    overlaps_next_round: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_number(self.cap, "slices: cap", unit="bytes", positive=True, largest=MOST_BYTES)
@@ -163,7 +163,7 @@ class Slices:
         counts = self.counts(sizes)
         return np.repeat(sizes / counts, counts)
 
-    def transit(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
+    def schedule(self, sizes: np.ndarray, ready: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:
         """See `Scheme`."""
         if not len(sizes):
             return ready, ready
@@ -175,7 +175,7 @@ class Slices:
         forward, ready, computed = rows[:, :1], rows[:, 1:-1], rows[:, -1]
         if not len(sizes):
             return computed
-        _, ends = self.transit(sizes, ready, cost)
+        _, ends = self.schedule(sizes, ready, cost)
         gaps = np.diff(ready.mean(axis=0), prepend=ready[:, 0].mean())
         share = np.cumsum(gaps) / gaps.sum() if gaps.sum() > 0 else np.ones(len(sizes))
         return np.maximum((ends + forward * share).max(axis=1) - forward[:, 0], computed)

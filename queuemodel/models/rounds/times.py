@@ -40,22 +40,28 @@ def round_time(
 
 
 def slowest_of(
-    rounds: np.ndarray, ranks: Sequence[int], *, samples: int, seed: int, paces: Sequence[float] | np.ndarray = ()
+    rounds: np.ndarray,
+    ranks: Sequence[int],
+    *,
+    samples: int,
+    seed: int,
+    relative_compute_times: Sequence[float] | np.ndarray = (),
 ) -> Iterator[np.ndarray]:
     """When the slowest of n ranks has each bucket: for each n of ``ranks`` (increasing), shape (samples, b).
 
     Ranks are drawn from the recorded rows with a smooth spread around each (a smoothed bootstrap that keeps mean and
     variance, Silverman and Young, 1987), so that the slowest of many can be slower than any recorded. The draws of few
     ranks are among those of more.
-    ``rounds`` (m, b) are recorded times of one rank, increasing; ``paces`` are those of the first ranks, 1 of the
-    others.
+    ``rounds`` (m, b) are recorded times of one rank, increasing; ``relative_compute_times`` are those of the
+    first ranks, 1 of the others.
     """
     rng, draw = np.random.default_rng(seed), sampler(rounds)
     slowest, n = np.full((samples, rounds.shape[1]), -np.inf), 0
     for wanted in ranks:
         while n < wanted:
             rows = draw(rng, samples)
-            np.maximum(slowest, paces[n] * rows if n < len(paces) and paces[n] != 1 else rows, out=slowest)
+            own = relative_compute_times[n] if n < len(relative_compute_times) else 1.0
+            np.maximum(slowest, rows if own == 1 else own * rows, out=slowest)
             n += 1
         yield slowest.copy()
 
@@ -122,8 +128,12 @@ class FittedRanks:
 
     job: Job
     computed: np.ndarray  # (m,): Seconds that one rank of the typical pace computed, m times
-    shared_error: float = 0.0  # Standard error of the part of ``computed`` by which all ranks were late at once (s)
-    alone: float  # Seconds of a round of one rank without communication; unless recorded, of computation and tail
+    common_compute_error: float = (
+        0.0  # Standard error of the part of ``computed`` by which all ranks were late at once (s)
+    )
+    single_rank_round_time: (
+        float  # Seconds of a round of one rank without communication; unless recorded, of computation and tail
+    )
     tail: float  # Seconds of a round beside its computation and collectives
     covariance: np.ndarray  # (2, 2): Of the logarithms of a node's bandwidth and latency
     latency_known: bool  # Whether the rounds say more of the latency than what was assumed
@@ -131,11 +141,11 @@ class FittedRanks:
     ranks: int  # Most ranks in a recorded round
     unrecorded: int = 0  # Ranks of the largest group without a record: how they differ from the others is not known
     #: How many times as long each recorded rank computes as the typical one; empty where all are alike
-    paces: tuple[float, ...] = ()
+    relative_compute_times: tuple[float, ...] = ()
     congestion_control: str = "unknown"  # TCP's, as recorded
     library: Library = GLOO  # That moved the data
 
-    def link_among(self, ranks: int) -> NodeLink:
+    def link_at(self, ranks: int) -> NodeLink:
         """What a node's link carried among so many ranks."""
         raise NotImplementedError
 
@@ -144,7 +154,7 @@ class FittedRanks:
 LONGEST_MESSAGE = 1e9
 
 
-def aligned(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
+def align_clocks(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
     """When the slowest rank had each bucket, and when all before and it were reduced, by the first rank's clock, (b,).
 
     An all-reduce ends everywhere at once, but for a message's time: that puts the ranks' clocks on top of each other.
@@ -156,7 +166,7 @@ def aligned(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum.accumulate(ready.max(axis=0)), np.maximum.accumulate(over)
 
 
-def at_once_in(one: Round) -> int:
+def max_concurrent_collectives(one: Round) -> int:
     """Most all-reduces of a round that were under way together."""
     begun = np.sort([bucket.begin for bucket in one.buckets])
     ended = np.sort([bucket.end for bucket in one.buckets])

@@ -13,7 +13,7 @@ from ...base.files import constants
 from ...profile.profile import Profile
 from ...profile.records import Round
 from ...transport.sharing import CONTROLS
-from ..rounds.fit import by_number, paces
+from ..rounds.fit import by_number, relative_compute_times
 from ..rounds.graph import ACROSS, INSIDE, Task, transfer_times
 from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, FittedRanks, Library, NodeLink
 from .placement import NETWORK, SHARD_KINDS, RankPlacement, TimedTask, round_times
@@ -92,7 +92,7 @@ class FittedShards(FittedRanks):
     link: NodeLink  # Of a node
     missed: float  # By how much the replayed rounds are longer than the recorded ones, relative
 
-    def link_among(self, ranks: int) -> NodeLink:
+    def link_at(self, ranks: int) -> NodeLink:
         """See `FittedRanks`."""
         return self.link
 
@@ -117,11 +117,11 @@ def fit_shards(profile: Profile) -> FittedShards:
     library = NVIDIA if "nccl" in profile.source.style else GLOO
     counts = sorted({one.ranks for one in grouped})
     control = CONTROLS.get(profile.cluster.congestion_control)
-    lost = (PAIR_LOSS if control is None or control.fills else PAIR_LOSS_BBR) * library.single
+    lost = (PAIR_LOSS if control is None or control.loss_based else PAIR_LOSS_BBR) * library.single
     runs = [RecordedRounds.of([one for one in grouped if one.ranks == n], library, lost) for n in counts]
     last, most = runs[-1], [one for one in grouped if one.ranks == counts[-1]]
     link, covariance = estimate_link(runs, library)
-    unequal = paces(most, counts[-1]) if last.whole else ()
+    unequal = relative_compute_times(most, counts[-1]) if last.whole else ()
     typical = last.computed / np.array(unequal)[:, None] if unequal else last.computed
     replayed = round_times(last.steps, last.computed, last.placement, link)
     recorded = len({one.rank for one in most})
@@ -133,14 +133,14 @@ def fit_shards(profile: Profile) -> FittedShards:
         run=last,
         rows=rows,
         computed=rows.sum(axis=1),
-        alone=float(np.mean(alone)) if alone else float(rows.sum(axis=1).mean()),
+        single_rank_round_time=float(np.mean(alone)) if alone else float(rows.sum(axis=1).mean()),
         tail=tail,
         link=link,
         covariance=covariance,
         latency_known=bool(covariance[1, 1] < 0.25 * np.log(LATENCY_FACTOR) ** 2),
         nominal=profile.cluster.bandwidth,
         missed=float(replayed.mean() / last.times.mean()) - 1,
-        paces=unequal,
+        relative_compute_times=unequal,
         ranks=counts[-1],
         unrecorded=counts[-1] - recorded,
         library=library,

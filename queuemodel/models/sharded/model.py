@@ -31,12 +31,12 @@ from .rewritings import accumulated, in_copies, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["model"]
-MODEL_ERROR, RECORDED_ERROR, PAIR_ERROR, PAIR_ERROR_BBR = (
+SHARDED_ERROR, RECORDED_ERROR, PAIR_ERROR, PAIR_ERROR_BBR = (
     _NUMBERS[name] for name in ("error", "recorded_error", "pair_error", "pair_error_bbr")
 )
 
 #: Ranks in all drawn rounds together, and the least and most rounds; numbers of ranks, of many, that are computed.
-DRAWN, FEWEST, SAMPLES, GRID = 12_800, 12, 200, 24
+DRAWN_RANKS, MIN_SAMPLES, MAX_SAMPLES, RANK_GRID_POINTS = 12_800, 12, 200, 24
 #: Most ranks among which a knee is looked for, and at so many numbers of nodes.
 KNEE_RANKS, KNEE_POINTS = 2048, 40
 #: Accumulated steps, each of which is a part of the graph.
@@ -170,18 +170,18 @@ class ShardedModel(RoundModel):
     def _bandwidth_error(self, ranks: int) -> float:
         """See `RoundModel`."""
         fitted, control = self.fitted, CONTROLS.get(self.fitted.congestion_control)
-        pair = PAIR_ERROR if control and control.fills else PAIR_ERROR_BBR
+        pair = PAIR_ERROR if control and control.loss_based else PAIR_ERROR_BBR
         pair *= fitted.ranks == 2 < ranks and fitted.run.placement.pair_loss > 0
-        return float(np.hypot(pair, self.unsteady_error(ranks)))
+        return float(np.hypot(pair, self.bandwidth_extrapolation_error(ranks)))
 
     def drawn(self, ranks: int, seed: int, samples: int | None = None) -> Drawn:
         """Rounds of so many ranks, fewer of many unless given: their slowest varies little."""
         placement = self.placement(ranks)
         n, k = placement.padded, self.steps_per_round
-        samples = samples or min(SAMPLES, max(FEWEST, DRAWN // (n * k)))
+        samples = samples or min(MAX_SAMPLES, max(MIN_SAMPLES, DRAWN_RANKS // (n * k)))
         draw = sampler(np.cumsum(self.slowness * self.fitted.rows, axis=1))
         rows = draw(np.random.default_rng(seed), k * samples * n).reshape(k, samples, n, -1)
-        rows *= self.paces(ranks)[:, None]
+        rows *= self.relative_compute_times(ranks)[:, None]
         each = np.maximum(np.diff(rows, axis=-1, prepend=0.0), 0.0)
         first = not self.fitted.run.steps[0].task.kind  # a round begins with a computation that steps do not repeat
         parts = [each[0, ..., :first], *(one[..., first:-1] for one in each), each[-1, ..., -1:]]
@@ -190,7 +190,9 @@ class ShardedModel(RoundModel):
     def rounds(self, workers: np.ndarray, *, seed: int) -> RoundTimes:
         """Groups drawn from the recorded ranks, their rounds timed by `round_times`; smooth between a grid of ranks."""
         grid = np.unique(
-            np.concatenate([workers[:8], workers[np.unique(np.geomspace(1, len(workers), GRID).astype(int) - 1)]])
+            np.concatenate(
+                [workers[:8], workers[np.unique(np.geomspace(1, len(workers), RANK_GRID_POINTS).astype(int) - 1)]]
+            )
         )
         parts = np.array([self._parts(n, seed) for n in grid.tolist()])
         T, gathers, reductions, stragglers, gathering, reducing, *effects = np.array(
@@ -210,7 +212,7 @@ class ShardedModel(RoundModel):
 
     def _parts(self, ranks: int, seed: int) -> list[float]:
         """Seconds of a round, what gathers, reductions and stragglers add, collectives alone, and errors by cause."""
-        drawn, link = self.drawn(ranks, seed), self.link(ranks)
+        drawn, link = self.drawn(ranks, seed), self.link_at(ranks)
         compute = float(drawn.computed.sum(axis=-1).mean())
         beside = self._beside(ranks)
         alone = drawn.mean_time(link, without=(*SHARD_KINDS, *REDUCTIONS))
@@ -227,7 +229,7 @@ class ShardedModel(RoundModel):
 
     def simulated(self, ranks: int, rounds: int, seed: int) -> DrawnRounds:
         """See `RoundModel`."""
-        drawn, link, beside = self.drawn(ranks, seed, rounds), self.link(ranks), self._beside(ranks)
+        drawn, link, beside = self.drawn(ranks, seed, rounds), self.link_at(ranks), self._beside(ranks)
         shape, sent = (rounds, drawn.placement.padded), [one.task for one in self.steps if one.task.kind]
         seconds = task_seconds(self.steps, drawn.computed, drawn.placement, link)
         ends = end_times([drawn.placement.task(one) for one in self.steps], seconds, [np.zeros(1)] * len(seconds))
@@ -249,11 +251,11 @@ class ShardedModel(RoundModel):
 
     def _beside(self, ranks: int) -> float:
         """Seconds of a round beside its graph."""
-        return self.fitted.tail if ranks > 1 else self.beyond
+        return self.fitted.tail if ranks > 1 else self.non_compute_time
 
     def _model_error(self, workers: np.ndarray) -> np.ndarray:
         """See `RoundModel`."""
-        return np.where((workers > self.fitted.ranks) | self.other_machines, MODEL_ERROR, RECORDED_ERROR)
+        return np.where((workers > self.fitted.ranks) | self.other_machines, SHARDED_ERROR, RECORDED_ERROR)
 
     @property
     def _method(self) -> str:
@@ -282,7 +284,7 @@ class ShardedModel(RoundModel):
         nodes = np.unique(np.geomspace(1, most, KNEE_POINTS).round().astype(int))
         ranks = nodes * self._ranks_per_node
         prediction = self.posterior(ranks).prediction
-        rate = prediction.draws(SAMPLES)[np.searchsorted(prediction.workers, ranks)]
+        rate = prediction.draws(MAX_SAMPLES)[np.searchsorted(prediction.workers, ranks)]
         return knee_of(nodes, rate - np.log(ranks)[:, None])
 
     @property

@@ -262,7 +262,7 @@ class SimulationModel(Model):
         if not measured or self.synchronization != Synchronization():
             return ""
         steps = fit_steps(self.profile, form="links", seed=0)
-        return contradicted(measured, steps, held_up=best_rates(self.profile) is not None)
+        return contradicted(measured, steps, link_not_filled=best_rates(self.profile) is not None)
 
     @property
     def _as_profiled(self) -> dict[str, Any]:
@@ -304,7 +304,7 @@ WHAT_IFS = ("bandwidth", "other_traffic", "parameter_servers", "accelerator_spee
 def on_links(scenario: Scenario, profile: Profile) -> Scenario:
     """The same with the bandwidth that other traffic leaves, None where it is the profile's."""
     nominal = nominal_bandwidth(profile)
-    link = scenario.link(nominal)
+    link = scenario.link_bandwidth(nominal)
     return replace(scenario, bandwidth=None if link == nominal else link, other_traffic=None)
 
 
