@@ -206,7 +206,7 @@ def test_every_field_is_read_from_the_rounds():
         ("computed", factor),
         ("ready", factor),
         ("tail", 1.0),
-        ("alone", 0.9 / before.single_rank_round_time),
+        ("single_rank_round_time", 0.9 / before.single_rank_round_time),
     ):
         assert getattr(after, name) == pytest.approx(by * getattr(before, name))
     assert after.gradients[1] == pytest.approx(factor * before.gradients[1])

@@ -22,7 +22,8 @@ def model(*, loaders=(), spread=0.0, **asked):
     computed = COMPUTED * (1 + spread * rng.standard_normal(400))
     fitted = FittedRounds(
         job=qm.Job(batch_size=8, parameter_bytes=7_400_000, tensors=5), ready=computed[:, None] * SHARES,
-        computed=computed, tail=TAIL, single_rank_round_time=COMPUTED + TAIL, bucket_bytes=SIZES, gradients=GRADIENTS, at_once=1,
+        computed=computed, tail=TAIL, single_rank_round_time=COMPUTED + TAIL, bucket_bytes=SIZES,
+        gradients=GRADIENTS, at_once=1,
         bandwidth=BANDWIDTH, latency=LATENCY, covariance=np.diag([1e-4, 1e-2]), latency_known=True, nominal=NOMINAL,
         ranks=4, loading=tuple(one * (rng.gamma(4, 0.25, 4000) if spread else np.ones(9)) for one in loaders),
     )  # fmt: skip

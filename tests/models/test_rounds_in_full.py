@@ -17,7 +17,8 @@ def known(computed=(1.5,) * 8, **told):
     fields = {
         "job": qm.Job(batch_size=8, parameter_bytes=7_400_000, tensors=5), "ready": computed[:, None] * SHARES,
         "computed": computed, "tail": TAIL, "single_rank_round_time": ALONE, "bucket_bytes": SIZES,
-        "gradients": GRADIENTS, "at_once": 2, "bandwidth": 1.1e7, "latency": 0.004, "covariance": COVARIANCE, "latency_known": False,
+        "gradients": GRADIENTS, "at_once": 2,
+        "bandwidth": 1.1e7, "latency": 0.004, "covariance": COVARIANCE, "latency_known": False,
         "nominal": NOMINAL, "ranks": 4, "relative_compute_times": (0.9, 1.0, 1.3, 1.0), "common_compute_error": 0.06,
         "links_by_ranks": {2: (1.3e7, 0.002), 3: (1.2e7, 0.003)},
     }  # fmt: skip
