@@ -146,9 +146,9 @@ def test_simulated_rounds_are_drawn_ranks_by_hand(asked, told):
     assert (run.waited.mean() > 0) == bool(loads)
     if loads:  # a loader that is always late sets the pace
         assert run.times.mean() == pytest.approx(max(*loads, (times - run.waited).mean()), rel=0.02)
-    x, error = n * steps / run.times.mean(), run.times.std(ddof=1) / run.times.mean() / 20
+    x, error = 1 / run.times.mean(), run.times.std(ddof=1) / run.times.mean() / 20
     row = run.to_rows()[0]
-    expected = {"ranks": 3, "steps_per_second": x, "lower": x * np.exp(-1.28155 * error)}
+    expected = {"ranks": 3, "iterations_per_second": x, "lower": x * np.exp(-1.28155 * error)}
     expected |= {
         "upper": x * np.exp(1.28155 * error),
         "round_time": run.times.mean(),

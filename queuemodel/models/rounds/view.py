@@ -226,12 +226,13 @@ class SimulatedRounds(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row: throughput, its interval, and mean seconds of a round and its parts."""
-        lower, upper = self.interval
+        steps = self.ranks * self.model.steps_per_round
+        lower, upper = (end / steps for end in self.interval)
         mean, slowest = float(self.computed.mean()), self.computed.max(axis=1)
         return [
             {
                 "ranks": self.ranks,
-                "steps_per_second": self.throughput,
+                "iterations_per_second": self.throughput / steps,
                 "lower": lower,
                 "upper": upper,
                 "round_time": float(self.times.mean()),
