@@ -5,6 +5,7 @@ python -m validation.sharded
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuemodel import Profile, QueueModelError, ThroughputCurve
+from queuemodel import Measurement, Profile, QueueModelError, ThroughputCurve
 from queuemodel.adapters import pytorch
 from queuemodel.models import fit, predict
+from queuemodel.profile.gathers import Gather
 
 from .series import Comparison
 from .testbed.recordings import unpacked
@@ -25,6 +27,7 @@ GIVEN = Path(__file__).parent.parent / "tests" / "data" / "sharded"
 OURS = Path(__file__).parent / "testbed" / "rounds" / "sharded"
 #: Over NCCL, by `testbed.rounds.nccl_job`.
 NCCL = Path(__file__).parent / "testbed" / "rounds" / "nccl"
+TABLES = ("nccl-fsdp", "nccl-fsdp-mixed", "nccl-fsdp1")
 
 
 #: Bytes per second.
@@ -105,6 +108,29 @@ def compare_changes(folder: Path) -> list[Changed]:
     return found
 
 
+def compare_gathers(folder: Path) -> dict[str, float]:
+    """Errors on 8 ranks from the measured rates of 1, 2 and 4 alone, and with the cluster's all-gathers on 2 and 4."""
+    rates = {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
+    job = json.loads((folder / "job.json").read_text())
+    table = [Measurement(workers=n, steps_per_second=n * rates[n]) for n in (1, 2, 4)]
+    with (NCCL / "collectives.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "all-gather" and int(row["nodes"]) <= 4]
+    gathers = tuple(Gather(float(r["bytes"]), int(r["nodes"]), 1e-6 * float(r["time_us"])) for r in rows)
+    model = {name: job[name] for name in ("parameters", "layers", "precision")} | {"strategy": "fsdp", "workers": [8]}
+    return {
+        name: float(predict(table, **model, **known).iterations_per_second[0]) / rates[8] - 1
+        for name, known in (("alone", {}), ("with gathers", {"gathers": gathers}))
+    }
+
+
+def gathers_table(folders: Sequence[Path]) -> str:
+    """A Markdown table with one row per series."""
+    rows = [
+        f"| {folder.name} | {' | '.join(f'{e:+.1%}' for e in compare_gathers(folder).values())} |" for folder in folders
+    ]
+    return "\n".join(["| series | rates alone | with gathers |", "|---|---|---|", *rows]) + "\n"
+
+
 def changes_table(found: Sequence[Changed]) -> str:
     """A Markdown table with one row per change and one for all."""
     lines = ["| series | change | ranks | error |", "|---|---|---|---|"]
@@ -158,7 +184,11 @@ to 4 Gbit/s (`testbed.rounds.nccl_job`); of HSDP, nodes of two ranks. Eight rank
 down: training alone, without communication, they take 14 % longer per step than one. All were predicted blind but
 `nccl-fsdp-clipped`, which was refused until a collective's waiting was judged by its last rank.
 
-{nccl}"""
+{nccl}
+Without traces, from a table of the rates on 1, 2 and 4 ranks, and with the all-gathers that were measured on 2 and 4
+(`--gathers`), 8 ranks are predicted with these errors:
+
+{gathers_table([unpacked(NCCL) / name for name in TABLES])}"""
 
 
 if __name__ == "__main__":

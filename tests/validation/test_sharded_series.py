@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from validation.sharded import GIVEN, NCCL, Changed, changes_table, compare_changes, compare_sharded, series, table
+from validation.sharded import (
+    GIVEN,
+    NCCL,
+    TABLES,
+    Changed,
+    changes_table,
+    compare_changes,
+    compare_gathers,
+    compare_sharded,
+    series,
+    table,
+)
 from validation.testbed.recordings import unpacked
 
 
@@ -38,6 +49,13 @@ def test_accumulation_over_nccl_is_predicted():
     changed = compare_changes(folder)
     assert [one.workers for one in changed] == [2, 4]
     assert max(abs(one.error) for one in changed) < 0.03
+
+
+def test_measured_gathers_narrow_a_table():
+    for name in TABLES:
+        errors = compare_gathers(unpacked(NCCL) / name)
+        assert abs(errors["with gathers"]) < 0.07
+        assert abs(errors["alone"]) > 0.2
 
 
 def test_changes_are_judged_by_rounds():
