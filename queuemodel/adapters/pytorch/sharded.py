@@ -33,7 +33,6 @@ OTHER_KINDS = {
     "sendrecv": "pipeline stages send activations", "alltoall": "an all-to-all, as of experts or sequences",
     "reduce": "gradients are reduced to one rank, as by ZeRO without reduce_scatter",
 }  # fmt: skip
-UNKNOWN = constant("most_unknown_communication")
 MISSED = constant("most_missed_by_replay")
 #: Kernels of streams that compute less than this share of the busiest one's time are copies beside the computation.
 LEAST_STREAM = constant("least_stream")
@@ -124,7 +123,7 @@ def _operations(
 
 
 def _require_known(where: str, together: Sequence[Collective], time: float) -> None:
-    """Refuse what is no part of sharded training, by its name, and much communication of groups nobody knows."""
+    """Refuse what is no part of sharded training, by its name, and collectives of unknown kind, group or size."""
     for one in together:
         if one.kind in OTHER_KINDS:
             raise DataError(
@@ -132,8 +131,8 @@ def _require_known(where: str, together: Sequence[Collective], time: float) -> N
                 f"sharded parameters can be predicted; {TIMES}"
             )
     unknown = [one for one in together if one.kind not in KINDS or not (one.group or one.members) or not one.bytes]
-    share = length(union((one.ran.ts, one.ran.end) for one in unknown)) / time
-    if share > UNKNOWN or unknown:
+    if unknown:
+        share = length(union((one.ran.ts, one.ran.end) for one in unknown)) / time
         raise DataError(
             f"{where}: {percent(share)} of a step in {unknown[0].ran.name!r} and the like, whose kind, process group "
             "or size is not recorded; record with PyTorch 2.2 or newer and record_shapes=True"
