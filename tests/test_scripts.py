@@ -35,6 +35,8 @@ SCRIPTS = {
     "validation/sharded.py": ("", "%"),
     "validation/pollux/__main__.py": ("--help", "--traces"),
     "validation/testbed/__main__.py": ("--help", "measure"),
+    "validation/testbed/rounds/nccl_job.py": ("--help", "torchrun"),
+    "validation/testbed/rounds/reduced.py": ("--help", "--steps"),
     "validation/unsteady.py": ("", "bandwidth"),
     "verification/fuzz.py": ("--format csv --count 5", ""),
     "verification/mutants.py": ("--help", "Usage"),

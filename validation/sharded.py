@@ -5,6 +5,7 @@ python -m validation.sharded
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuemodel import Profile, QueueModelError, ThroughputCurve
+from queuemodel import Measurement, Profile, QueueModelError, ThroughputCurve
 from queuemodel.adapters import pytorch
 from queuemodel.models import fit, predict
+from queuemodel.profile.gathers import Gather
 
 from .series import Comparison
 from .testbed.recordings import unpacked
@@ -23,6 +25,9 @@ from .testbed.recordings import unpacked
 #: Measured elsewhere with a testbed of the same kind, and with ours.
 GIVEN = Path(__file__).parent.parent / "tests" / "data" / "sharded"
 OURS = Path(__file__).parent / "testbed" / "rounds" / "sharded"
+#: Over NCCL, by `testbed.rounds.nccl_job`.
+NCCL = Path(__file__).parent / "testbed" / "rounds" / "nccl"
+TABLES = ("nccl-fsdp", "nccl-fsdp-mixed", "nccl-fsdp1")
 
 
 #: Bytes per second.
@@ -59,10 +64,9 @@ class Sharded(NamedTuple):
     kept: np.ndarray  # Relative errors at its numbers of ranks
 
 
-def series() -> list[Path]:
-    """Folders of all recorded series."""
-    places = [GIVEN, unpacked(OURS)]
-    return [folder for place in places if place.exists() for folder in sorted(place.iterdir())]
+def series(*places: Path) -> list[Path]:
+    """Folders of the recorded series of these places, of emulated accelerators without."""
+    return [folder for place in places or (GIVEN, unpacked(OURS)) for folder in sorted(place.iterdir())]
 
 
 def read_shards(folder: Path, *, nodes: int = 2) -> Profile:
@@ -70,7 +74,7 @@ def read_shards(folder: Path, *, nodes: int = 2) -> Profile:
     job = json.loads((folder / "job.json").read_text())
     most = nodes * job["ranks_per_node"]
     runs = [run for run in sorted(folder.glob("trace_n*")) if int(run.name.removeprefix("trace_n")) <= most]
-    network = {"congestion_control": job["tcp"], "buffer": job["latency_ms"] / 1e3}
+    network = {"congestion_control": job["tcp"], "buffer": job["latency_ms"] / 1e3} if "tcp" in job else {}
     return pytorch.read_pytorch(runs, batch_size=1, bandwidth=job["bandwidth_mbit"] * MBIT, **network)
 
 
@@ -82,7 +86,7 @@ def compare_sharded(folder: Path) -> Sharded:
     workers = np.array([n for n in sorted(rates) if n > recorded])
     measured = workers * np.array([rates[n] for n in workers.tolist()])
     curve = predict(profile, workers=workers.tolist())
-    name = folder.name if folder.parent == GIVEN else f"{folder.name} (ours)"
+    name = f"{folder.name} (ours)" if folder.parent == unpacked(OURS) else folder.name
     return Sharded(
         Comparison(name, profile.strategy, workers, measured, curve), workers * rates[recorded] / measured - 1
     )
@@ -102,6 +106,29 @@ def compare_changes(folder: Path) -> list[Changed]:
         curve = model.throughput([n], **what_if)
         found.append(Changed(folder.name, row["change"], n, row["group_steps_per_s"], curve))
     return found
+
+
+def compare_gathers(folder: Path) -> dict[str, float]:
+    """Errors on 8 ranks from the measured rates of 1, 2 and 4 alone, and with the cluster's all-gathers on 2 and 4."""
+    rates = {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
+    job = json.loads((folder / "job.json").read_text())
+    table = [Measurement(workers=n, steps_per_second=n * rates[n]) for n in (1, 2, 4)]
+    with (NCCL / "collectives.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "all-gather" and int(row["nodes"]) <= 4]
+    gathers = tuple(Gather(float(r["bytes"]), int(r["nodes"]), 1e-6 * float(r["time_us"])) for r in rows)
+    model = {name: job[name] for name in ("parameters", "layers", "precision")} | {"strategy": "fsdp", "workers": [8]}
+    return {
+        name: float(predict(table, **model, **known).iterations_per_second[0]) / rates[8] - 1
+        for name, known in (("alone", {}), ("with gathers", {"gathers": gathers}))
+    }
+
+
+def gathers_table(folders: Sequence[Path]) -> str:
+    """A Markdown table with one row per series."""
+    rows = [
+        f"| {folder.name} | {' | '.join(f'{e:+.1%}' for e in compare_gathers(folder).values())} |" for folder in folders
+    ]
+    return "\n".join(["| series | rates alone | with gathers |", "|---|---|---|", *rows]) + "\n"
 
 
 def changes_table(found: Sequence[Changed]) -> str:
@@ -130,10 +157,17 @@ def table(found: Sequence[Sharded]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _tables(folders: Sequence[Path]) -> str:
+    changed = [one for folder in folders for one in compare_changes(folder)]
+    return f"""{table([compare_sharded(folder) for folder in folders])}
+What-ifs, from the same traces:
+
+{changes_table(changed)}"""
+
+
 def sharded_section() -> str:
     """The tables, with what they are of."""
-    changed = [one for folder in series() for one in compare_changes(folder)]
-    what_ifs = f"\nWhat-ifs, from the same traces:\n\n{changes_table(changed)}" if changed else ""
+    emulated, nccl = map(_tables, (series(), series(unpacked(NCCL))))
     return f"""## Sharded training, from the traces of one node and of two
 
 FSDP2 and HSDP over gloo on emulated accelerators, told TCP's control and the buffers. *Efficiency kept* is the one-line
@@ -142,7 +176,19 @@ connection was learnt on `fsdp-gpt8-60`, `fsdp-gpt12-40-cubic-40ms`, `fsdp-stage
 `fsdp-gpt8-30-cubic-30ms-kept`; `fsdp-gpt8-30-cubic-30ms-changed` and its what-ifs were predicted blind. Another under
 BBR, `fsdp-bert6-20-bbr-20ms-half`, was 23 % too slow before it taught what two ranks lose there.
 
-{table([compare_sharded(folder) for folder in series()])}{what_ifs}"""
+{emulated}
+### Over NCCL
+
+PyTorch 2.11 with NCCL 2.28 on 2 to 8 ranks that share one H200, each with 8 % of it, as nodes that talk over TCP paced
+to 4 Gbit/s (`testbed.rounds.nccl_job`); of HSDP, nodes of two ranks. Eight ranks, on 16 cores, also slow each other
+down: training alone, without communication, they take 14 % longer per step than one. All were predicted blind but
+`nccl-fsdp-clipped`, which was refused until a collective's waiting was judged by its last rank.
+
+{nccl}
+Without traces, from a table of the rates on 1, 2 and 4 ranks, and with the all-gathers that were measured on 2 and 4
+(`--gathers`), 8 ranks are predicted with these errors:
+
+{gathers_table([unpacked(NCCL) / name for name in TABLES])}"""
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import recording
 
 from queuemodel.adapters import read_pytorch
 from queuemodel.models import predict
+from validation.sharded import NCCL
+from validation.testbed.recordings import unpacked
 
 DATA = Path(__file__).parent.parent / "data" / "sharded"
 FSDP, HSDP = DATA / "fsdp-gpt8-60", DATA / "hsdp-gpt8-60"
@@ -70,6 +73,52 @@ def test_units_are_read_as_they_were_trained():
             assert one.after == [max(i for i in range(k) if kinds[i] == "compute")]
     assert operations[-1].after[-1] == len(operations) - 2  # the optimizer
     assert "replayed steps are 1 % off" in said[0]
+
+
+@pytest.mark.parametrize(("job", "strategy", "kinds", "gathered"), [
+    ("nccl-fsdp", "fsdp", [18, 9, 0], 8), ("nccl-fsdp-mixed", "fsdp", [18, 9, 0], 4),
+    ("nccl-fsdp-kept", "fsdp", [9, 9, 0], 4), ("nccl-fsdp-clipped", "fsdp", [18, 9, 1], 4),
+    ("nccl-fsdp1", "fsdp", [17, 9, 0], 8), ("nccl-hsdp", "hsdp", [18, 9, 9], 8),
+])  # fmt: skip
+def test_steps_over_nccl_are_read_and_replay(job, strategy, kinds, gathered):
+    """Eight blocks and the rest, in float32 or gathered in bfloat16; rates measured without the profiler."""
+    folder, said = unpacked(NCCL) / job, []
+    profile = read(*sorted(folder.glob("trace_n*")), say=said.append)
+    parameters = 8 * (12 * 320**2 + 13 * 320) + 2 * 2048 * 320 + 2048
+    assert (profile.strategy, profile.job.parameter_bytes) == (strategy, pytest.approx(4 * parameters, rel=1e-3))
+    ranks = 4 if strategy == "hsdp" else 2
+    (operations,) = {tuple(one.kind for one in r.operations) for r in profile.rounds if r.ranks == ranks}
+    assert [operations.count(kind) for kind in ("all-gather", "reduce-scatter", "all-reduce")] == kinds
+    first = next(one for one in profile.rounds if one.ranks == ranks)
+    size = sum(one.bytes for one in first.operations if one.kind == "all-gather")
+    assert size == pytest.approx(gathered * parameters, rel=0.07)  # FSDP1 keeps what is not in blocks
+    expected = {"inside a node": 2, "across nodes": 2} if strategy == "hsdp" else {"all ranks": 2}
+    assert first.groups == expected
+    assert all(one.after for one in first.operations[1:])
+    (off,) = [int(n) for n in re.findall(r"replayed steps are (-?\d+) % off", said[0])]
+    assert abs(off) <= 3
+    took = np.mean([one.round_time for one in profile.rounds if one.ranks == ranks])
+    assert took == pytest.approx(1 / measured(folder)[ranks], rel=0.03)
+
+
+@pytest.mark.parametrize("job", ["nccl-fsdp", "nccl-fsdp1"])
+def test_one_file_over_nccl_is_enough(tmp_path, job):
+    shutil.copytree(unpacked(NCCL) / job / "trace_n2", tmp_path / "trace_n2")
+    (tmp_path / "trace_n2" / "rank1.pt.trace.json").unlink()
+    curve = predict(read(tmp_path / "trace_n2"), workers=[2, 4, 8])
+    truth = np.array([n * measured(unpacked(NCCL) / job)[n] for n in (2, 4, 8)])
+    assert curve.steps_per_second == pytest.approx(truth, rel=0.09)
+    assert ((curve.lower < truth) & (truth < curve.upper)).all()
+
+
+def test_gradients_over_nccl_are_buckets():
+    folder = unpacked(NCCL) / "nccl-ddp"
+    profile = read(*sorted(folder.glob("trace_n*")))
+    rounds = [one for one in profile.rounds if one.ranks == 2]
+    assert {len(one.buckets) for one in rounds} == {3}
+    assert all(sum(b.bytes for b in one.buckets) == profile.job.parameter_bytes == 44_705_792 for one in rounds)
+    took = np.mean([one.round_time for one in rounds])
+    assert took == pytest.approx(1 / measured(folder)[2], rel=0.03)
 
 
 @pytest.mark.parametrize("runs", [["trace_n2"], ["trace_n1", "trace_n2"]])

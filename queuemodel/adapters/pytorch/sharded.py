@@ -2,7 +2,7 @@
 
 Collectives are sorted by their process groups, not by names of frameworks. A trace does not record what waits for what,
 which the framework's streams and events decide: rules of how far gathers run ahead of the computation, and reductions
-behind it, are replayed on the recorded steps. What a record contradicts is dropped from each, and the best is taken.
+behind it, are replayed on the recorded steps. What most of them contradict is dropped, and the best is taken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ OTHER_KINDS = {
     "sendrecv": "pipeline stages send activations", "alltoall": "an all-to-all, as of experts or sequences",
     "reduce": "gradients are reduced to one rank, as by ZeRO without reduce_scatter",
 }  # fmt: skip
-UNKNOWN = constant("most_unknown_communication")
 MISSED = constant("most_missed_by_replay")
 #: Kernels of streams that compute less than this share of the busiest one's time are copies beside the computation.
 LEAST_STREAM = constant("least_stream")
@@ -124,7 +123,7 @@ def _operations(
 
 
 def _require_known(where: str, together: Sequence[Collective], time: float) -> None:
-    """Refuse what is no part of sharded training, by its name, and much communication of groups nobody knows."""
+    """Refuse what is no part of sharded training, by its name, and collectives of unknown kind, group or size."""
     for one in together:
         if one.kind in OTHER_KINDS:
             raise DataError(
@@ -132,8 +131,8 @@ def _require_known(where: str, together: Sequence[Collective], time: float) -> N
                 f"sharded parameters can be predicted; {TIMES}"
             )
     unknown = [one for one in together if one.kind not in KINDS or not (one.group or one.members) or not one.bytes]
-    share = length(union((one.ran.ts, one.ran.end) for one in unknown)) / time
-    if share > UNKNOWN or unknown:
+    if unknown:
+        share = length(union((one.ran.ts, one.ran.end) for one in unknown)) / time
         raise DataError(
             f"{where}: {percent(share)} of a step in {unknown[0].ran.name!r} and the like, whose kind, process group "
             "or size is not recorded; record with PyTorch 2.2 or newer and record_shapes=True"
@@ -266,10 +265,15 @@ class RecordedRun:
         return cls(first.operations, begin, end, took, round_time, meet)
 
     def contradicted(self) -> np.ndarray:
-        """Where one (row) began before another (column) had ended, in any step of any rank: it did not wait for it."""
-        most = float(self.round_time.mean())
-        early = [(self.begin[..., [k]] < self.end - 1e-3 * most).any(axis=(0, 1)) for k in range(len(self.operations))]
-        return np.array(early)
+        """Where one (row) began before another (column) had ended, in most steps of the ranks: it did not wait for it.
+
+        A collective waits for its last rank, which streams that share a queue of the accelerator hold up in some steps.
+        """
+        most, found = float(self.round_time.mean()), []
+        for k, one in enumerate(self.operations):
+            early = self.begin[..., [k]] < self.end - 1e-3 * most
+            found.append((early.all(axis=1, keepdims=True) if one.group else early).mean(axis=(0, 1)) > 0.5)
+        return np.array(found)
 
     def replay(self, after: Sequence[Sequence[int]]) -> np.ndarray:
         """When each would end with these edges, (operations, steps, ranks)."""
