@@ -40,6 +40,15 @@ class Task:
     ranks: int = 0
 
 
+def backward_gathers(kinds: Sequence[str]) -> list[int]:
+    """Which of a step's tasks gather parameters once more: those after as many gathers as there are reduce-scatters.
+
+    Each unit is gathered in the forward pass, and its gradients are scattered once.
+    """
+    gathers = [i for i, kind in enumerate(kinds) if kind == "all-gather"]
+    return gathers[kinds.count("reduce-scatter") :]
+
+
 def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Sequence[np.ndarray]) -> list[np.ndarray]:
     """When each task ends on each rank, a max-plus recursion over the graph; exact.
 

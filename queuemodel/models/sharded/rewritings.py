@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..rounds.graph import ACROSS, Task
+from ..rounds.graph import ACROSS, Task, backward_gathers
 from .placement import TimedTask
 
 
@@ -33,13 +33,11 @@ def waiting_for_all(steps: Sequence[TimedTask]) -> TimedTask:
 
 def without_resharding(steps: Sequence[TimedTask]) -> list[TimedTask]:
     """The same without gathers in the backward pass: parameters stay where the forward pass has gathered them."""
-    first = next((i for i, one in enumerate(steps) if one.task.kind == "reduce-scatter"), len(steps))
-    computations = [i for i, one in enumerate(steps[:first]) if not one.task.kind]
-    turn = [-1, -1, *computations][-2]
+    backward = backward_gathers([one.task.kind for one in steps])
     changed: list[TimedTask] = []
     where: dict[int, int] = {}
     for i, one in enumerate(steps):
-        if one.task.kind == "all-gather" and i > turn:
+        if i in backward:
             continue
         where[i] = len(changed)
         after = tuple(where[j] for j in one.task.after if j in where)
