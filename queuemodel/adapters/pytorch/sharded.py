@@ -19,7 +19,7 @@ from msgspec import structs
 from ...base.errors import DataError
 from ...base.recognition import TIMES
 from ...base.results import percent
-from ...models.rounds.graph import ACROSS, ALL, INSIDE, Task, end_times, transfer_times
+from ...models.rounds.graph import ACROSS, ALL, INSIDE, Task, backward_gathers, end_times, transfer_times
 from ...profile.records import Collective as Kind
 from ...profile.records import Operation, Round
 from ..recordings import RankTrace, constant, length, union
@@ -293,8 +293,7 @@ def edges(operations: Sequence[Operation], rule: EdgeRule, contradicted: np.ndar
     """
     computed, gathered, reduced, after = list[int](), list[int](), list[int](), list[list[int]]()
     compute = [k for k, one in enumerate(operations) if one.kind == "compute"]
-    first = next((k for k, one in enumerate(operations) if one.kind == "reduce-scatter"), len(operations))
-    turn = [-1, -1, *(k for k in compute if k < first)][-2]  # the last one before that whose gradients come first
+    backward = backward_gathers([one.kind for one in operations])
 
     def latest(k: int, of: Sequence[int], skip: int) -> list[int]:
         possible = (i for i in itertools.islice(reversed(of), skip, None) if not contradicted[k, i])
@@ -309,7 +308,7 @@ def edges(operations: Sequence[Operation], rule: EdgeRule, contradicted: np.ndar
                 before += latest(k, reduced, rule.reductions - 1)
             computed.append(k)
         elif one.kind == "all-gather":
-            before = latest(k, computed, rule.backward if k > turn else rule.forward)
+            before = latest(k, computed, rule.backward if k in backward else rule.forward)
             gathered.append(k)
         else:
             scattered = [i for i in reduced if operations[i].kind == "reduce-scatter"]
