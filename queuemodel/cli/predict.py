@@ -189,7 +189,7 @@ def report_command(output: str, name: str | None, shown: int | None, output_form
         solved = (requested.strategy or "async-ps") in SYNCHRONIZATIONS and requested.synchronization.solvable
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
-            remarks.append("with what-ifs by --method mva; plan simulates")
+            remarks.append("--method mva, for what-ifs")
     curve = predict(**question)
     if goal.keys() & GOALS.keys():
         plan(curve, **goal)  # refuses what it cannot answer

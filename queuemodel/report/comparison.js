@@ -96,11 +96,11 @@ function layOut() {
   const fields = [...(timed.length && !data.relative ? Object.values(controls) : []), ...boxes];
   const said = "Times are those that the profile predicts; steps to the target are those of what was trained.";
   return [
-    header(data.caption, data.headline),
+    header(h("p", { class: "lead" }, data.headline)),
     ...(fields.length ? [h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...fields)] : []),
     ...(data.losses.length ? [section("Loss against time", places.losses)] : []),
     section(timed.length ? "Time to the target" : "Steps per second", places.times, places.strategies),
-    section("What this cannot know", list([data.note, said])),
+    section("How they were compared, and its limits", list([...data.caption.split("; "), said])),
   ];
 }
 

@@ -44,7 +44,7 @@ function showThroughput(curve, at, before, scenario, name, typed) {
   const marks = [];
   if (curve.profiled_workers) marks.push({ kind: "shade", to: curve.profiled_workers / curve.size[1] + 0.5, label: "profiled" });
   if (bound_upper.length && bound_upper[0] !== null) {
-    marks.push({ kind: "line", ...line(curve, bound_upper), class: "bound", label: knee === null ? "without waiting" : "asymptotes" });
+    marks.push({ kind: "line", ...line(curve, bound_upper), class: "bound", label: curve.of_ranks ? "full overlap" : "asymptotes" });
   }
   if (was) marks.push({ kind: "line", ...was, class: "other", label: name });
   const predicted = line(curve, X);

@@ -1,6 +1,7 @@
 """The report of a curve: the page has Python's numbers within 1 %, and is safe, whole and usable by keyboard."""
 
 import base64
+import json
 import math
 import re
 from dataclasses import replace
@@ -129,6 +130,23 @@ def test_the_plan_is_pythons(browser, whole, folder, other, asked):
         assert browser.complaints() == []
 
 
+def test_the_page_plans_as_the_command(browser, run, examples):
+    """The same goals, sentence and figures, with the options of one command given to the other."""
+    asked = "ddp-alexnet-40.json --workers 1:16 --epochs 10 --deadline 1h --price 2 --currency EUR".split()
+    assert run("report", *asked, "--name", "ours", "-o", "page.html")[0] == 0
+    plan = json.loads(run("plan", *asked, "--format", "json")[1])
+    browser.open(examples / "page.html")
+    assert browser.run("return document.title").startswith("ours: ")
+    assert text(browser, "recommendation").startswith(f"{plan['answer']}. ")
+    assert browser.run("return [...document.querySelectorAll('#plan tbody tr')].map((row) => row.innerText)") == [
+        row.replace("_", "\t") for row in (
+            "cheapest within 1 h_6_55.1 min (51.2 to 59.3 min)_11_10.2 to 11.9",
+            "smallest within 1 h_6_55.1 min (51.2 to 59.3 min)_11_10.2 to 11.9",
+            "cheapest_1_119 min (117 to 122 min)_3.98_3.91 to 4.05",
+        )
+    ]  # fmt: skip
+
+
 def test_it_opens_without_requests_and_everything_has_a_name_every_picture_a_table(browser, whole):
     path, _ = whole
     browser.open(path)
@@ -239,7 +257,7 @@ def test_it_counts_as_the_command_line(browser, folder):
     expected = curve.shown_rows()
     assert rows[0] == [name.replace("_", "") for name in expected[0]]
     assert [[float(cell) for cell in row[:4]] for row in rows[1:]] == [
-        pytest.approx([row[name] for name in ("nodes", "GPUs", "iterations/s", "lower")], rel=1e-3) for row in expected
+        pytest.approx([row[name] for name in ("nodes", "GPUs", "iterations_/s", "lower")], rel=1e-3) for row in expected
     ]
     assert [row[-1] for row in rows[1:3]] == ["-", "1.25"]
 
