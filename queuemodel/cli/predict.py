@@ -164,7 +164,7 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
 @ask.PREDICTION
 @ask.GOALS
 @ask.option("-o --output", ask.FILE, "The page to write (.html).", required=True)
-@ask.option("--name", help="Of the job, in the title.", show_default="the profile's, or the file's")
+@ask.option("--name", help="Of the job, in the title.  [default: the profile's, or the file's]", common=False)
 @ask.option("--show shown", ask.WORKER_COUNT, "Number of workers that the page shows first.", common=False)
 @ask.format_option
 def report_command(output: str, name: str | None, shown: int | None, output_format: str, **options: Any) -> None:
