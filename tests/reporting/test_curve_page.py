@@ -132,7 +132,7 @@ def test_the_plan_is_pythons(browser, whole, folder, other, asked):
 
 def test_the_page_plans_as_the_command(browser, run, examples):
     """The same goals, sentence and figures, with the options of one command given to the other."""
-    asked = "ddp-alexnet-40.json --workers 1:16 --epochs 10 --deadline 1h --price 2 --currency EUR".split()
+    asked = ["ddp-alexnet-40.json", "--workers", "1:16", "--epochs", 10, "--deadline", "1h", "--price", 2]
     assert run("report", *asked, "--name", "ours", "-o", "page.html")[0] == 0
     plan = json.loads(run("plan", *asked, "--format", "json")[1])
     browser.open(examples / "page.html")
