@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -45,10 +46,11 @@ def goals_of(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def require_batch_size(question: dict[str, Any]) -> None:
+def require_batch_size(question: dict[str, Any], goal: dict[str, Any]) -> None:
     """Refuse to count examples if a step's number of them is unknown."""
     data = question["data"]
-    if "batch_size" not in question and not isinstance(data, Profile) and data[0].batch_size is None:
+    known = "batch_size" in question or isinstance(data, Profile) or data[0].batch_size is not None
+    if goal.keys() & {"epochs", "dataset_size", "examples", "tokens", "throughput"} and not known:
         raise click.UsageError("--batch-size: throughputs alone do not determine it; give it")
 
 
@@ -123,8 +125,7 @@ def plan_command(output_format: str, explain: bool, instances: str | None, **opt
     """
     goal = goals_of(options)
     question = question_of(options)
-    if goal.keys() & {"epochs", "examples", "tokens", "throughput"}:
-        require_batch_size(question)
+    require_batch_size(question, goal)
     if instances is not None:
         if goal.keys() & {"price_per_node_hour", "budget", "min_efficiency", "min_marginal_speedup"}:
             raise click.UsageError("--instances: goes with --deadline, --throughput or --epochs alone")
@@ -163,42 +164,38 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
 @ask.PREDICTION
 @ask.GOALS
 @ask.option("-o --output", ask.FILE, "The page to write (.html).", required=True)
+@ask.option("--name", help="Of the job, in the title.  [default: the profile's, or the file's]", common=False)
 @ask.option("--show shown", ask.WORKER_COUNT, "Number of workers that the page shows first.", common=False)
 @ask.format_option
-def report_command(output: str, shown: int | None, output_format: str, **options: Any) -> None:
+def report_command(output: str, name: str | None, shown: int | None, output_format: str, **options: Any) -> None:
     """Write a report: one HTML file with what-ifs, which needs no network.
 
-    Sliders change workers, epochs, price and deadline, and what the model answers of servers, bandwidth, latency and
-    accelerators. A simulated prediction (--method trace) has no such what-ifs. --format json or csv also prints the
-    prediction. Defaults are 1 epoch and a least efficiency of 0.5.
+    It begins with the answers of predict and plan. Sliders change workers, and what the model answers of servers,
+    bandwidth, latency and accelerators; fields change the work, prices and goals. A simulated prediction (--method
+    trace) has no such what-ifs. --format json or csv also prints the prediction.
 
     \b
     Example:
       queuemodel report profile.json -o report.html --epochs 90 --deadline 12h
     """
     require_writable(output, suffixes=SUFFIXES)
-    goal = goals_of(options)
-    if "budget" in goal and "price_per_node_hour" not in goal:
-        raise click.UsageError("--budget: needs --price")
+    goal, file = goals_of(options), options["profile"]
     question = question_of(options)
-    data, profile = question["data"], None
-    if goal.keys() & {"dataset_size", "examples", "tokens"}:
-        require_batch_size(question)
+    require_batch_size(question, goal)
+    data, profile, remarks = question["data"], None, []
     if isinstance(data, Profile):
         requested = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
         profile, _ = requested.on(data)
         solved = (requested.strategy or "async-ps") in SYNCHRONIZATIONS and requested.synchronization.solvable
         if data.steps and options["method"] == "auto" and solved:
             question["method"] = "mva"
+            remarks.append("--method mva, for what-ifs")
     curve = predict(**question)
-    timed = goal.keys() & {"epochs", "deadline", "price_per_node_hour", "budget"}
-    counted = goal.keys() & {"steps", "examples", "tokens", "dataset_size"}
-    if timed and not counted and curve.dataset_size is None:
-        raise click.UsageError(
-            "--dataset-size: times and costs need the examples per epoch, which the data lack; give it"
-        )
-    curve.report(output, profile=profile, workers=shown, progress=ask.watched(), **goal)
+    if goal.keys() & GOALS.keys():
+        plan(curve, **goal)  # refuses what it cannot answer
+    name = name or (profile.job.name if profile else "") or Path(file).stem
+    curve.report(output, profile=profile, name=name, workers=shown, progress=ask.watched(), **goal)
     if output_format != "table":
         ask.show(curve, output_format)
-    remarks = filter(None, [curve.assumption, f"{output}: open it in a browser"])
+    remarks = [*filter(None, [curve.assumption]), *remarks, f"{output}: open it in a browser"]
     click.echo("; ".join(remarks), err=output_format != "table")

@@ -271,13 +271,14 @@ class ThroughputCurve(Result):
         path: str | os.PathLike[str] | None = None,
         *,
         profile: Profile | None = None,
+        name: str = "",
         progress: bool = False,
-        **questions: float | None,
+        **questions: Any,
     ) -> str:
         """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
-        The page interpolates between curves that are computed here for a grid of what-ifs, within about 1 %. A
-        simulated curve takes too long for that: its page answers questions of time and cost alone.
+        The page holds the curves of all combinations of what-ifs, which are computed here, within 1 %. A simulated
+        curve takes too long for that: its page answers questions of time and cost alone.
 
         Parameters
         ----------
@@ -285,11 +286,13 @@ class ThroughputCurve(Result):
             Where to write it too (.html), whole or not at all.
         profile : Profile, optional
             Its first step with operations is drawn.
+        name : str
+            Of the job, in the title; by default the profile's.
         progress : bool
             Show a progress bar on standard error.
         **questions
-            Initial values: ``workers``, ``epochs``, ``dataset_size``, ``deadline`` (s), ``price_per_node_hour``,
-            ``budget`` and ``min_efficiency``.
+            Initial values: ``workers``, ``epochs`` (or ``steps``, ``examples``, ``tokens``), ``dataset_size``,
+            ``deadline``, ``price_per_node_hour``, ``currency``, ``budget`` and ``min_efficiency``, as of `plan`.
 
         Returns
         -------
@@ -303,9 +306,8 @@ class ThroughputCurve(Result):
         DataError
             When it cannot be written.
         """
-        return report_page(
-            "curve", curve_data(self, profile=profile, questions=questions, progress=progress), path=path
-        )
+        data = curve_data(self, profile=profile, name=name, questions=questions, progress=progress)
+        return report_page("curve", data, path=path)
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """`to_rows`, with the bottleneck's utilization only and the base of speedup: what fits."""

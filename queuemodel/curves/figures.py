@@ -78,7 +78,7 @@ def plot_throughput(
     for point in points:
         if len(point) not in (2, 4):
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
-    per, name = _rate(curve)
+    per, name = rate_axis(curve)
     _draw(ax, curve, per, label, style)
     points = [(n, *(x / per for x in values)) for n, *values in points]
     _measured(ax, curve, points)
@@ -105,7 +105,7 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
         raise ModelError("plot_comparison: at least one curve is needed, got none")
     ax = ax or new_axes((7.6, 4.2))
     lines = []
-    rates, sizes = [_rate(one) for one in curves.values()], {_size(one) for one in curves.values()}
+    rates, sizes = [rate_axis(one) for one in curves.values()], {size_axis(one) for one in curves.values()}
     if len({label for _, label in rates}) > 1:
         rates = [(1.0, "throughput (steps/s)")] * len(rates)
     elif "speedup" in rates[0][1]:  # of all over the first one's base
@@ -132,7 +132,7 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     layer.
     """
     ax = ax or new_axes()
-    N = curve.workers / _size(curve)[1]
+    N = curve.workers / size_axis(curve)[1]
     for name, seconds, bottom, color, alpha in _layers(curve):
         if len(N) <= MOST_BARS:
             width = 0.8 * float(np.diff(N).min() if len(N) > 1 else 1)
@@ -166,7 +166,7 @@ def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: st
 def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
     """The model's line and band, the bounds and the profiled range, all divided by ``unit``."""
     style = require_style(style, "lines.Line2D", "ax", "label", "measured")
-    each = _size(curve)[1]
+    each = size_axis(curve)[1]
     N = curve.workers / each
     style = {"color": MODEL, "zorder": 3, **dots(len(N)), **style}
     ax.plot(N, curve.steps_per_second / unit, label=label or "predicted", **style)
@@ -177,7 +177,7 @@ def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str
         ax.axvspan(0, curve.profiled_workers / each + 0.5, color=PROFILED, linewidth=0, zorder=0, label="profiled")
 
 
-def _rate(curve: ThroughputCurve) -> tuple[float, str]:
+def rate_axis(curve: ThroughputCurve) -> tuple[float, str]:
     """Steps per second in 1 of the axis of rates, and its label: of ranks their work or, where unknown, speedup."""
     if not curve.of_ranks:
         return 1.0, "throughput (steps/s)"
@@ -186,7 +186,7 @@ def _rate(curve: ThroughputCurve) -> tuple[float, str]:
     return curve.single * curve.base_workers, f"speedup over {curve.base or '1 worker'}"
 
 
-def _size(curve: ThroughputCurve) -> tuple[str, int]:
+def size_axis(curve: ThroughputCurve) -> tuple[str, int]:
     """The label of the axis of sizes, and the workers in 1 of what it counts: nodes of several ranks, else workers."""
     if curve.of_ranks and curve.workers_per_node > 1:
         return f"nodes of {curve.workers_per_node} GPUs", curve.workers_per_node
@@ -195,7 +195,7 @@ def _size(curve: ThroughputCurve) -> tuple[str, int]:
 
 
 def _measured(ax: Axes, curve: ThroughputCurve, points: Sequence[Sequence[float]]) -> None:
-    measured_points(ax, [(n / _size(curve)[1], *values) for n, *values in points])
+    measured_points(ax, [(n / size_axis(curve)[1], *values) for n, *values in points])
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:
@@ -221,7 +221,7 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
 
 
 def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
-    label, each = _size(curve)
+    label, each = size_axis(curve)
     last = max(int(curve.workers[-1]), curve.profiled_workers) / each
     ax.set(xlabel=label, xlim=(0, last + max(0.5, 0.02 * last)))
     mark_saturation(ax, curve.saturation_workers, curve.bottleneck)

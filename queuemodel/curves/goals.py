@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_name, require_number
 from ..base.errors import ModelError
 from ..base.files import duration_in
+from ..base.results import counted
 
 
 class Limit(NamedTuple):
@@ -77,3 +78,12 @@ def checked(asked: Mapping[str, Any], what: str, *, dataset_size: int | None, cu
     if currency:
         require_name(currency, f"{what}: currency")
     return found
+
+
+def named(curve: Any, workers: int, does: str = "") -> str:
+    """Workers as their user counts them, and what they do: ``"4 nodes (32 GPUs) meet 12 h"``."""
+    each = curve.workers_per_node
+    nodes = -(-workers // each)
+    who = f"{counted(nodes, 'node')} ({counted(workers, 'GPU')})" if each > 1 else counted(workers, "worker")
+    verb, *rest = does.split(" ")
+    return " ".join([who, verb if nodes > 1 else f"{verb}s", *rest] if does else [who])

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import MOST_EXAMPLES, require_choice, require_count
-from ..base.results import counted, percent
-from .goals import GOALS, LIMITS, WORK, checked
+from ..base.results import percent
+from .goals import GOALS, LIMITS, WORK, checked, named
 from .goals import QUESTIONS as ASKED
 from .what_ifs import grid, what_ifs_of
 
@@ -83,6 +83,7 @@ def curve_data(
     curve: ThroughputCurve,
     *,
     profile: Profile | None,
+    name: str,
     questions: Mapping[str, Any],
     progress: bool = False,
 ) -> dict[str, Any]:
@@ -91,17 +92,18 @@ def curve_data(
     model = curve.model
     offered = what_ifs_of(curve) if model is not None and model.quick else []
     job = profile.job if profile is not None else getattr(model, "job", None)
-    name = (job.name if job else "") or "Training job"
+    name = name or (job.name if job else "") or "Training job"
     return {
-        "title": f"{name}: throughput against workers",
-        "controls": [asdict(one) for one in offered],
+        "title": f"{name}: throughput of up to {named(curve, int(curve.workers[-1]))}",
+        "controls": [asdict(one) | {"words": [one.worded(value) for value in one.choices]} for one in offered],
         "grid": grid(curve, offered, progress=progress),
         "confidence": curve.confidence,
         "questions": asked | {"dataset_size": asked["dataset_size"] or curve.dataset_size},
         "goals": {"limits": {name: limit._asdict() for name, limit in LIMITS.items()}, "questions": ASKED},
-        "caption": curve.caption(),
-        "parameters": model.to_rows() if model is not None else [],
-        "about": _about(curve, profile),
+        "answer": curve.answer(),
+        "parameters": model.shown_rows() if model is not None else [],
+        "details": model.details() if model is not None else [],
+        "about": [*curve.notes(), *_about(curve, profile)],
         "timeline": timeline(profile) if profile is not None else None,
     }
 
@@ -117,24 +119,18 @@ def _checked(questions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
-    """How the prediction was made, and what it cannot know."""
-    most = curve.profiled_workers
-    lines = [f"Method: {curve.method}." if curve.method else "", f"{curve.note[:1].upper()}{curve.note[1:]}."]
+    """What was recorded, and what the interval covers."""
+    lines = []
     if profile is not None:
         source = profile.source
         with_what = " ".join(filter(None, (source.framework, source.framework_version)))
         how = ", ".join(filter(None, (source.method, source.style, source.taken_at)))
-        lines.append(f"Recorded: {profile.caption()}, with {with_what}{f' ({how})' if how else ''}.")
+        lines.append(f"recorded: {profile.caption()}, with {with_what}{f' ({how})' if how else ''}")
         network = profile.cluster.congestion_control
         shown = "not known; it decides how connections share a link" if network == "unknown" else network
-        lines.append(f"Congestion control of the hosts: {shown}.")
-    lines.append(
-        f"Measured up to {counted(most, 'worker')}: everything beyond is extrapolated."
-        if most
-        else "Nothing was measured on such machines: all of it is extrapolated."
-    )
-    lines.append(
-        f"The interval has a probability of {percent(curve.confidence)}. It covers the sampling of what was recorded, "
-        "the fit, and the error of such models against recorded measurements; not machines unlike all of these."
-    )
-    return [line for line in lines if line.strip(".")]
+        lines.append(f"congestion control of the hosts: {shown}")
+    return [
+        *lines,
+        f"the interval has a probability of {percent(curve.confidence)}; it covers the sampling of what was recorded, "
+        "the fit, and the error of such models against recorded measurements, not machines unlike all of these",
+    ]

@@ -13,7 +13,7 @@ from ..base.errors import ModelError
 from ..base.files import readable_duration
 from ..base.results import Result, counted, finite, percent
 from .curve import ThroughputCurve
-from .goals import GOALS, LIMITS, QUESTIONS, WORK, Asked, Limit, checked
+from .goals import GOALS, LIMITS, QUESTIONS, WORK, Asked, Limit, checked, named
 
 #: Units of time, each from twice its length on.
 UNITS = {"days": 86400, "h": 3600, "min": 60, "s": 1}
@@ -82,15 +82,6 @@ class Choice:
 def money(amount: float, currency: str = "") -> str:
     """Three digits, and all before the point: ``"1,234 EUR"``."""
     return f"{amount:{',.0f' if amount >= 999.5 else '.3g'}} {currency}".strip()
-
-
-def named(curve: ThroughputCurve, workers: int, does: str = "") -> str:
-    """Workers as their user counts them, and what they do: ``"4 nodes (32 GPUs) meet 12 h"``."""
-    each = curve.workers_per_node
-    nodes = -(-workers // each)
-    who = f"{counted(nodes, 'node')} ({counted(workers, 'GPU')})" if each > 1 else counted(workers, "worker")
-    verb, *rest = does.split(" ")
-    return " ".join([who, verb if nodes > 1 else f"{verb}s", *rest] if does else [who])
 
 
 def in_use(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -24,11 +24,8 @@ class Explorer:
         most = require_count(workers, "explore: workers")
         self.controls = {"workers": widgets.IntSlider(most, 1, max(128, most), description="workers")}
         for one in what_ifs_of(model.throughput(np.unique([1, most]))):
-            values = one.choices or sorted({*np.geomspace(one.least, one.most, 41), *filter(None, [one.value])})
-            start: Any = "as profiled" if one.value is None else one.value
-            first = [(start, start)] if one.value is None else []
-            options = first + [(f"{value / one.factor:.3g} {one.unit}", value) for value in values]
-            self.controls[one.name] = widgets.SelectionSlider(options=options, value=start, description=one.label)
+            options, start = [(one.worded(value), value) for value in one.choices], one.choices.index(one.value)
+            self.controls[one.name] = widgets.SelectionSlider(options=options, index=start, description=one.label)
         self._start = {name: control.value for name, control in self.controls.items()}
         self._given, self._handle, self._box = model, None, widgets.VBox(list(self.controls.values()))
         for control in self.controls.values():

@@ -33,7 +33,7 @@ function scale(low, high, from, to, log) {
 /**
  * Draw marks into `host`, whose old picture goes; what has a `label` stands in the legend above. `hover` has a text for
  * each x of the last line or bars, which shows while a pointer is nearest to it.
- * x and y are {low, high, label, log, whole, names}; names: rows from top to bottom instead of numbers.
+ * x and y are {low, high, label, log, whole, at, names}; at: where ticks are; names: rows from top to bottom instead of numbers.
  */
 function drawChart(host, { title, x, y, marks, hover, height = 340 }) {
   const width = Math.max(300, host.clientWidth || 680);
@@ -54,7 +54,7 @@ function drawChart(host, { title, x, y, marks, hover, height = 340 }) {
     plot.append(svg("g", clipped, ...DRAW[mark.kind](mark, across, up, { left, width, floor })));
   }
   let last = -Infinity;
-  for (const value of ticks(x, width / 90)) {
+  for (const value of x.at || ticks(x, width / 90)) {
     axes.append(svg("line", { x1: across(value), x2: across(value), y1: floor, y2: floor + 4 }));
     if (across(value) - last < 7 * readable(value).length + 8) continue; // no room for its number
     last = across(value);

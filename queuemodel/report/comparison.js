@@ -3,7 +3,7 @@
 const time = data.relative ? "time_vs_one" : "seconds";
 const start = { price_per_node_hour: data.price_per_node_hour, deadline: null };
 const timed = data.rows.filter((row) => row[time] !== null);
-const specs = [PRICE, mayBe("deadline", "deadline", 0.1, 1e6, 1e9, { unit: "s" })];
+const specs = [PRICE, mayBe("deadline", "deadline", 0.1, 1e9, { unit: "s" })];
 const places = placesFor("losses", "times", "strategies");
 const hidden = new Set();
 
@@ -32,7 +32,7 @@ function refresh() {
     (name) => !ends.includes(name) && rows.some((row) => (row[name] ?? null) !== null),
   );
   const shown = rows.map((row) => Object.fromEntries(known.map((name) => [name, row[name] ?? null])));
-  places.strategies.replaceChildren(table("Strategies, the fastest first", shown, { probability_best: percent }));
+  places.strategies.replaceChildren(table("Strategies, the fastest first", shown, { show: { probability_best: (share) => (share === null ? "-" : percent(share)) } }));
 }
 
 /** The deadline, where it lies on the axis. */
@@ -96,11 +96,11 @@ function layOut() {
   const fields = [...(timed.length && !data.relative ? Object.values(controls) : []), ...boxes];
   const said = "Times are those that the profile predicts; steps to the target are those of what was trained.";
   return [
-    header(data.caption, data.headline),
+    header(h("p", { class: "lead" }, data.headline)),
     ...(fields.length ? [h("fieldset", { class: "controls" }, h("legend", {}, "What if"), ...fields)] : []),
     ...(data.losses.length ? [section("Loss against time", places.losses)] : []),
     section(timed.length ? "Time to the target" : "Steps per second", places.times, places.strategies),
-    section("What this cannot know", list([data.note, said])),
+    section("How they were compared, and its limits", list([...data.caption.split("; "), said])),
   ];
 }
 

@@ -1,57 +1,81 @@
 // The pictures of a curve's page, each with its table.
 
-/** A curve as a band and a line. */
-function curveMarks({ workers: x, steps_per_second: y, lower: low, upper: high }) {
-  return [
-    { kind: "band", x, low, high, class: "model", label: `${percent(data.confidence)} interval` },
-    { kind: "line", x, y, class: "model", label: "predicted", dots: x.length <= 40 },
-  ];
+/** Steps per second in 1 of the axis of rates; of speedups as predicted, whatever the machines. */
+const rateOf = (curve) => (curve.unit && curve.of_ranks ? curve : first).rate[0];
+
+/** Steps of so many workers in 1 of what tables count: iterations of ranks, or steps. */
+const stepsIn = (curve, workers) => (curve.in_one ? curve.in_one * workers : 1);
+
+/** Numbers of workers in those of the axis of sizes. */
+const sizesOf = (curve, workers) => workers.map((n) => n / curve.size[1]);
+
+/** The axis of sizes, from 0 to the largest of these. */
+function sizeAxis(curve, workers) {
+  const last = Math.max(...sizesOf(curve, workers));
+  return { low: 0, high: last + Math.max(0.5, 0.02 * last), label: curve.size[0], whole: true };
+}
+
+/** That of bars: logarithmic where they are far from evenly spaced. */
+function barAxis(curve) {
+  const x = sizesOf(curve, curve.workers);
+  const gaps = x.slice(1).map((value, i) => value - x[i]);
+  const log = Math.max(...gaps) > 4 * Math.min(...gaps);
+  return { ...sizeAxis(curve, curve.workers), ...(log ? { low: x[0] / 1.3, high: x.at(-1) * 1.3, log, at: x } : {}) };
+}
+
+/** Columns of machines, as those of the command line. */
+function machinesAt(curve, i) {
+  const workers = curve.workers[i];
+  return curve.of_ranks && curve.workers_per_node > 1 ? { nodes: curve.nodes[i], GPUs: workers } : { workers };
 }
 
 let highest = 0; // of the axis, which stays while a slider moves
 
-function showThroughput(curve, before, scenario, name) {
+function showThroughput(curve, at, before, scenario, name, typed) {
   const { workers: N, steps_per_second: X, bound_upper, saturation_workers: knee } = curve;
-  const last = Math.max(N.at(-1), curve.profiled_workers);
-  const [x, y] = [0, 1].map((i) => curve.measured.map((point) => point[i]));
+  const measured = [...curve.measured, ...typed];
+  const all = [...N, curve.profiled_workers, ...measured.map(([n]) => n)];
+  const line = (one, y) => ({ x: sizesOf(one, one.workers), y: y.map((x) => x / rateOf(one)) });
+  const [low, high] = [curve.lower, curve.upper].map((end) => line(curve, end).y);
+  const [x, y] = [sizesOf(curve, measured.map(([n]) => n)), measured.map(([, rate]) => rate / rateOf(curve))];
+  const was = before ? line(before, before.steps_per_second) : null;
   if (!control.dragged) highest = 0;
-  highest = Math.max(highest, 1.1 * Math.max(...curve.upper, ...(before ? before.upper : []), ...y));
+  highest = Math.max(highest, 1.1 * Math.max(...high, ...(was ? was.y : []), ...y));
   const marks = [];
-  if (curve.profiled_workers) marks.push({ kind: "shade", to: curve.profiled_workers + 0.5, label: "profiled" });
+  if (curve.profiled_workers) marks.push({ kind: "shade", to: curve.profiled_workers / curve.size[1] + 0.5, label: "profiled" });
   if (bound_upper.length && bound_upper[0] !== null) {
-    marks.push({ kind: "line", x: N, y: bound_upper, class: "bound", label: "upper bound" });
+    marks.push({ kind: "line", ...line(curve, bound_upper), class: "bound", label: curve.of_ranks ? "full overlap" : "asymptotes" });
   }
-  if (before) {
-    marks.push({ kind: "line", x: before.workers, y: before.steps_per_second, class: "other", label: name });
-  }
-  marks.push(...curveMarks(curve));
-  marks.push({ kind: "vertical", x: settings.workers, class: "chosen", label: counted(settings.workers, "worker") });
-  if (knee !== null && knee <= last) {
-    marks.push({ kind: "vertical", x: knee, class: "knee", text: `saturation point N* ${three(knee)}` });
+  if (was) marks.push({ kind: "line", ...was, class: "other", label: name });
+  const predicted = line(curve, X);
+  marks.push({ kind: "band", x: predicted.x, low, high, class: "model", label: `${percent(data.confidence)} interval` });
+  marks.push({ kind: "line", ...predicted, class: "model", label: "predicted", dots: N.length <= 40 });
+  marks.push({ kind: "vertical", x: predicted.x[at], class: "chosen", label: curve.names[at] });
+  if (knee !== null && knee <= Math.max(...all)) {
+    marks.push({ kind: "vertical", x: knee, class: "knee", text: `saturation point N* ${digits(knee)}` });
   }
   if (x.length) marks.push({ kind: "dots", x, y, class: "measured", label: "measured" });
-  const was = (i) => (before ? `; ${name} ${three(before.steps_per_second[i])}` : "");
-  const ends = `${readable(X[0])} steps/s with ${N[0]}, ${readable(X.at(-1))} with ${N.at(-1)}`;
+  const rate = curve.rate[1].replace(/.*\((.*)\)/, "$1");
   const chart = {
-    title: `Throughput against workers, ${scenario}: ${ends}; the numbers are in the table below`,
-    x: { low: 0, high: last + Math.max(0.5, 0.02 * last), label: "workers", whole: true },
-    y: { low: 0, high: highest, label: "throughput (steps/s)" },
+    title: `Throughput, ${scenario}; the numbers are in the table below`,
+    x: sizeAxis(curve, all),
+    y: { low: 0, high: highest, label: curve.rate[1] },
     marks,
-    hover: N.map((n, i) =>
-      `${counted(n, "worker")}: ${three(X[i])} steps/s (${three(curve.lower[i])} to ${three(curve.upper[i])})${was(i)}`),
+    hover: N.map((n, i) => `${curve.names[i]}: ${digits(predicted.y[i])} ${rate} (${digits(low[i])} to ${digits(high[i])})`
+      + (was ? `; ${name} ${digits(was.y[i])}` : "")),
   };
-  const measured = Object.fromEntries(curve.measured);
+  const rates = Object.fromEntries(measured.map(([n, x]) => [n, digits(x / stepsIn(curve, n), 4)]));
   const rows = N.map((n, i) => ({
-    workers: n,
-    "steps/s": X[i],
-    lower: curve.lower[i],
-    upper: curve.upper[i],
+    ...machinesAt(curve, i),
+    [`${curve.counts}/s`]: X[i] / stepsIn(curve, n),
+    lower: curve.lower[i] / stepsIn(curve, n),
+    upper: curve.upper[i] / stepsIn(curve, n),
     ...(curve.unit ? { [`${curve.unit}/s`]: X[i] * curve.batch_size } : {}),
     [`speedup${overBase(curve)}`]: X[i] / curve.single / curve.base_workers,
     efficiency: percent(X[i] / (n * curve.single)),
-    ...(x.length ? { measured: measured[n] ?? null } : {}),
+    ...(x.length ? { measured: rates[n] ?? null } : {}),
   }));
-  figure(places.throughput, chart, `Throughput by number of workers, ${scenario}`, rows);
+  figure(places.throughput, chart, `Throughput, ${scenario}`, rows, { marked: at });
 }
 
 /** Places where a step's time goes, from the axis up, the worker's own first: seconds, and where the bar begins. */
@@ -69,25 +93,27 @@ function layers(curve) {
   return { step, found: found.filter(({ seconds }) => Math.max(...seconds) > 0.002 * Math.max(...step)) };
 }
 
-function showStep(curve) {
+function showStep(curve, at) {
   const { step, found } = layers(curve);
   const { places: colors, colors: others } = data.look;
+  const called = (name) => (name === "worker" && curve.of_ranks ? "computation" : name);
   const chart = {
-    title: "Where a step's time goes against workers; the numbers are in the table below",
-    x: { low: 0, high: curve.workers.at(-1) + 0.6, label: "workers", whole: true },
+    title: "Where a step's time goes; the numbers are in the table below",
+    x: barAxis(curve),
     y: { low: 0, high: 1.05 * Math.max(...step), label: "time of one step (s)" },
-    marks: found.map(({ name, low, high }) => {
-      return { kind: "bars", x: curve.workers, low, high, label: name, color: colors[name] || others[0] };
+    marks: found.map(({ name, low, high }, k) => {
+      const color = colors[name] || others[k % others.length];
+      return { kind: "bars", x: sizesOf(curve, curve.workers), low, high, label: called(name), color };
     }),
-    hover: curve.workers.map((n, i) =>
-      `${counted(n, "worker")}: ${found.map(({ name, seconds }) => `${name} ${three(seconds[i])} s`).join(", ")}`),
+    hover: curve.workers.map((_, i) =>
+      `${curve.names[i]}: ${found.map(({ name, seconds }) => `${called(name)} ${digits(seconds[i])} s`).join(", ")}`),
   };
-  const rows = curve.workers.map((n, i) => ({
-    workers: n,
+  const rows = curve.workers.map((_, i) => ({
+    ...machinesAt(curve, i),
     "step (s)": step[i],
-    ...Object.fromEntries(found.map((one) => [`${one.name} (s)`, one.seconds[i]])),
+    ...Object.fromEntries(found.map((one) => [`${called(one.name)} (s)`, one.seconds[i]])),
   }));
-  figure(places.step, chart, "Seconds of a step by number of workers; waiting for a place counts as time there", rows);
+  figure(places.step, chart, "Seconds of a step; waiting for a place counts as time there", rows, { marked: at });
 }
 
 /** One recorded step or round: each span is dark since it began, and light since its request. */
@@ -103,7 +129,7 @@ function showTimeline(place) {
     const y = own.map(() => lane);
     const mark = { kind: "spans", y, high: ended, titles, color: data.look.places[colors[lane]] };
     const waited = asked.some((at, i) => at < begun[i]);
-    const dark = { ...mark, low: begun, label };
+    const dark = { ...mark, low: begun };
     return waited ? [{ ...mark, low: asked, class: "faint", share: 0.7 }, dark] : [dark];
   });
   drawChart(place, {

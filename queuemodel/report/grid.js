@@ -1,71 +1,56 @@
-// Curves between those that Python computed (queuemodel.curves.what_ifs): interpolated in logarithms.
+// Curves of all combinations of choices, which Python computed and packed (queuemodel.curves.what_ifs).
 
-const { cells, unit, workers: knots } = data.grid;
+const { cells, unit, workers: knots, packed } = data.grid;
 const asPredicted = Object.fromEntries(data.controls.map(({ name, value }) => [name, value]));
+const first = cellOf(asPredicted).curve; // as predicted
 
 /** Decode the rows of all cells. */
 async function unpack() {
-  for (const cell of cells.filter(({ lines }) => lines.length)) {
-    const packed = Uint8Array.from(atob(cell.rows), (char) => char.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  for (const cell of packed.length ? cells : []) {
+    const bytes = Uint8Array.from(atob(cell.rows), (char) => char.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const values = new Int16Array(await new Response(stream).arrayBuffer());
-    const width = (3 + cell.curve.places.length) * knots.length + 1;
+    const width = (4 + cell.curve.places.length) * knots.length + 2;
     const count = values.length / width; // rows, of which each column holds the differences
     for (let i = 0; i < values.length; i += 1) if (i % count) values[i] += values[i - 1];
     cell.row = (k) => Array.from({ length: width }, (_, j) => values[j * count + k] * unit);
   }
 }
 
-/** Monotone piecewise cubics (Fritsch and Butland 1984) through rows at increasing knots `x`; `row` is a function. */
-function pchip(x, row, at) {
-  let i = 0;
-  while (i < x.length - 2 && at > x[i + 1]) i += 1;
-  const [wide, t] = [x[i + 1] - x[i], Math.min(Math.max((at - x[i]) / (x[i + 1] - x[i]), 0), 1)];
-  const [left, right] = [row(i), row(i + 1)];
-  const before = i > 0 ? row(i - 1) : null;
-  const after = i < x.length - 2 ? row(i + 2) : null;
-  return left.map((y, j) => {
-    const slope = (right[j] - y) / wide;
-    const from = before ? harmonic((y - before[j]) / (x[i] - x[i - 1]), slope, x[i] - x[i - 1], wide) : slope;
-    const to = after ? harmonic(slope, (after[j] - right[j]) / (x[i + 2] - x[i + 1]), wide, x[i + 2] - x[i + 1]) : slope;
-    const bend = (1 - t) ** 2 * t * from - (1 - t) * t ** 2 * to;
-    return y + (right[j] - y) * t * t * (3 - 2 * t) + wide * bend;
-  });
+/** Values at the knots, linear in the logarithm of the workers between them. */
+function interpolated(values, workers) {
+  const right = Math.max(knots.findIndex((knot) => knot >= workers), 1);
+  const [from, to] = [knots[right - 1], knots[right] ?? Infinity];
+  const share = knots.length > 1 ? Math.log(workers / from) / Math.log(to / from) : 0;
+  return share ? values[right - 1] * (1 - share) + values[right] * share : values[right - 1];
 }
 
-/** Slope at a knot from those left and right of it, over such widths. */
-function harmonic(a, b, wideA, wideB) {
-  if (a * b <= 0) return 0;
-  return (3 * (wideA + wideB)) / ((2 * wideB + wideA) / a + (wideB + 2 * wideA) / b);
+/** The cell of such settings, with the curve of its own choices. */
+function cellOf(settings) {
+  return cells.find(({ choices }) => Object.entries(choices).every(([name, value]) => settings[name] === value));
 }
 
 /** The curve of such settings. */
 function curveOf(settings) {
-  const cell = cells.find(({ choices }) => Object.entries(choices).every(([name, value]) => settings[name] === value));
+  const cell = cellOf(settings);
   const { curve, base } = cell;
-  const { accelerator_speed: speed = 1, bandwidth = null } = settings;
-  const otherLink = bandwidth !== null && bandwidth !== asPredicted.bandwidth;
-  if (speed === 1 && !otherLink) return curve;
-  const line = cell.lines.find((one) => one.speed === speed && one.knots.length > 0 === otherLink);
-  const at = otherLink ? Math.log(bandwidth / data.grid.bandwidth) : 0;
-  const row = otherLink ? pchip(line.knots, (k) => cell.row(line.start + k), at) : cell.row(line.start);
+  if (packed.every((name) => settings[name] === asPredicted[name])) return curve;
+  const controls = packed.map((name) => data.controls.find((one) => one.name === name));
+  const row = cell.row(controls.reduce((k, { name, choices }) => k * choices.length + choices.indexOf(settings[name]), 0));
+  const [knee, single] = row.slice(-2).map(Math.exp);
   const n = knots.length;
-  const part = (k) => row.slice(k * n, (k + 1) * n);
-  const [x, low, high, ...shares] = Array.from({ length: 3 + curve.places.length }, (_, k) => part(k));
-  const logs = knots.map(Math.log);
-  const atWorkers = (values) =>
-    curve.workers.map((count) => pchip(logs, (k) => [values[k]], Math.log(count))[0]);
-  const X = atWorkers(x).map((value) => Math.exp(value + base));
-  const [single, knee] = [Math.exp(x[0] + base), curve.saturation_workers === null ? null : Math.exp(row.at(-1))];
+  const part = (k) => curve.workers.map((count) => interpolated(row.slice(k * n, (k + 1) * n), count));
+  const X = part(0).map((value) => Math.exp(value + base));
+  const [lower, upper, bound] = [1, 2, 3].map((k) => part(k).map((value, i) => X[i] * Math.exp(value)));
   return {
     ...curve,
     steps_per_second: X,
-    lower: atWorkers(low).map((value, i) => X[i] * Math.exp(value)),
-    upper: atWorkers(high).map((value, i) => X[i] * Math.exp(value)),
-    single,
-    shares: shares.map(atWorkers),
-    saturation_workers: knee,
-    bound_upper: curve.bound_upper.length && knee ? curve.workers.map((n) => single * Math.min(n, knee)) : [],
+    lower,
+    upper,
+    bound_upper: curve.bound_upper.length ? bound : [],
+    single: single * Math.exp(base),
+    shares: curve.places.map((_, k) => part(4 + k)),
+    saturation_workers: curve.saturation_workers === null ? null : knee,
     measured: [],
     profiled_workers: 0,
   };

@@ -2,30 +2,37 @@
 
 const { limits: LIMITS, questions: QUESTIONS } = data.goals;
 const currency = data.questions.currency || "";
+const UNITS = { days: 86400, h: 3600, min: 60, s: 1 };
 
 /** The base of speedup and efficiency, where it is not one worker. */
 const overBase = (curve) => (curve.base ? ` over ${curve.base}` : "");
 
-const digits = (value, count = 3) => Number(value.toPrecision(count));
 const exactly = (value) => digits(value, 10).toLocaleString("en-US", { maximumFractionDigits: 10 });
 
 /** Three digits, and all before the point. */
 const amount = (value) => (value >= 999.5 ? Math.round(value).toLocaleString("en-US") : String(digits(value)));
 const money = (value) => `${amount(value)} ${currency}`.trim();
 
-/** A time and its interval in one unit. */
-function timeSpan(seconds, low, high) {
-  const [unit, length] = Object.entries(UNITS).find(([, one]) => seconds >= 2 * one) || ["s", 1];
-  const [middle, least, most] = [seconds, low, high].map((end) => digits(end / length));
-  return `${middle} ${unit} (${least} to ${most} ${unit})`;
+/** The largest unit of time of which there are two, and its seconds. */
+const unitOf = (seconds) => Object.entries(UNITS).find(([, length]) => seconds >= 2 * length) || ["s", 1];
+
+function duration(seconds) {
+  const [unit, length] = unitOf(seconds);
+  return `${digits(seconds / length)} ${unit}`;
 }
 
-/** Workers as their user counts them, and what they do. */
-function named(curve, workers, does = "") {
-  const each = curve.workers_per_node;
-  const nodes = Math.ceil(workers / each);
-  const who = each > 1 ? `${counted(nodes, "node")} (${counted(workers, "GPU")})` : counted(workers, "worker");
-  return does ? `${who} ${nodes > 1 ? does : does.replace(/^\w+/, "$&s")}` : who;
+/** The ends of an interval in the unit of its middle. */
+function timeEnds(seconds, low, high) {
+  const [unit, length] = unitOf(seconds);
+  return `${digits(low / length)} to ${digits(high / length)} ${unit}`;
+}
+
+const timeSpan = (...ends) => `${duration(ends[0])} (${timeEnds(...ends)})`;
+
+/** The workers of a place on the curve as their user counts them, and what they do. */
+function named(curve, i, does) {
+  const who = curve.names[i];
+  return `${who} ${who.startsWith("1 ") ? does.replace(/^\w+/, "$&s") : does}`;
 }
 
 /** Whether workers fill nodes, or are on a part of one. */
@@ -37,14 +44,13 @@ function measuresOf(curve, asked) {
   const each = curve.steps_per_round.length ? curve.steps_per_round : curve.workers;
   const work = asked.steps ?? asked.examples ?? asked.tokens ?? (epochs && size ? epochs * size : NaN);
   const perStep = (i) => (asked.steps ? 1 / each[i] : curve.batch_size);
-  const most = (x, i) => Math.max(curve.bound_upper[i] ?? Infinity, curve.steps_per_second[i]);
-  const share = (x, i) => Math.min(x, most(x, i)) / (curve.workers[i] * curve.single);
+  const most = (i) => Math.max(curve.bound_upper[i] ?? Infinity, curve.steps_per_second[i]);
   const time = (X) => X.map((x, i) => work / (x * perStep(i)));
   return {
     time,
     cost: (X) => time(X).map((seconds, i) => (seconds / 3600) * (price ?? NaN) * curve.nodes[i]),
-    rate: (X) => X.map((x) => x * curve.batch_size),
-    efficiency: (X) => X.map((x, i) => (curve.workers[i] === curve.base_workers ? 1 : share(x, i))),
+    efficiency: (X) => X.map((x, i) =>
+      (curve.workers[i] === curve.base_workers ? 1 : Math.min(x, most(i)) / (curve.workers[i] * curve.single))),
     fewest: () => curve.workers,
     most: () => curve.workers.map((n) => -n),
     none: (X) => X.map(() => 0),
@@ -55,11 +61,11 @@ function measuresOf(curve, asked) {
 function planWorkers(curve, asked) {
   const measures = measuresOf(curve, asked);
   const timed = !Number.isNaN(measures.time(curve.steps_per_second)[0]);
-  const put = (goal) => (asked[goal] ?? null) !== null && (timed || !["time", "cost", "none"].includes(LIMITS[goal].measure));
+  const put = (goal) => (asked[goal] ?? null) !== null && (timed || LIMITS[goal].measure === "efficiency");
   return QUESTIONS.filter(([goals]) => goals.every(put)).map((question) => choose(curve, asked, measures, question));
 }
 
-/** The answer at the slower end of the interval, else at the curve; and those at the curve and both ends. */
+/** The answer at the slower end of the interval, else at the curve; `i` is its place on the curve. */
 function choose(curve, asked, measures, [[goal], name, does, least]) {
   const { measure, sign, fewer, certain, words } = LIMITS[goal];
   const [X, low, high] = [curve.steps_per_second, curve.lower, curve.upper];
@@ -68,54 +74,44 @@ function choose(curve, asked, measures, [[goal], name, does, least]) {
       const [unit, length] = Object.entries(UNITS).find(([one, length]) => one !== "days" && value >= length) || ["s", 1];
       return `${digits(value / length, place)} ${unit}`;
     }
-    const unit = { cost: currency, rate: `${curve.unit || "steps"}/s`, efficiency: overBase(curve).trim() }[measure];
-    return `${number(value)} ${unit || ""}`.trim();
+    return `${number(value)} ${{ cost: currency, efficiency: overBase(curve).trim() }[measure] || ""}`.trim();
   };
   const limit = shown(asked[goal], exactly, 4);
   const within = words.replace("{0}", limit);
   const inWords = (text) => text.replace("{0}", within).replace("{1}", limit);
-  const best = (met, at) => {
-    const value = measures[least](at);
+  const best = (met) => {
+    const value = measures[least](X);
     const good = measures[measure](met).map((one, i) => fills(curve, curve.workers[i]) && sign * one <= sign * asked[goal]);
     return curve.workers.reduce((found, _, i) => (good[i] && (found === null || value[i] < value[found]) ? i : found), null);
   };
-  const [point, slow, quick] = [X, low, high].map((x) => best(x, x));
-  const sure = certain ? best(low, X) : null;
-  const found = sure ?? point;
-  const known = [point, slow, quick, sure].filter((i) => i !== null).map((i) => curve.workers[i]);
-  const at = (i) => (i === null ? null : curve.workers[i]);
-  const choice = {
-    goal: inWords(name),
-    workers: at(found),
-    workers_point: at(point),
-    workers_low: known.length && !(slow === null && fewer) ? Math.min(...known) : null,
-    workers_high: known.length && !(slow === null && !fewer) ? Math.max(...known) : null,
-    nodes: found === null ? null : curve.nodes[found],
-    probability: sure === null ? null : (1 + data.confidence) / 2,
-  };
+  const [point, sure] = [best(X), certain ? best(low) : null];
+  const i = sure ?? point;
+  const at = (one) => (one === null ? null : curve.workers[one]);
+  const choice = { goal: inWords(name), i, workers: at(i), workers_point: at(point), nodes: i === null ? null : curve.nodes[i] };
+  choice.probability = sure === null ? null : (1 + data.confidence) / 2;
   for (const name of ["time", "cost"]) {
-    [X, high, low].forEach((x, i) => {
-      const value = found === null ? NaN : measures[name](x)[found];
-      choice[name + ["", "_low", "_high"][i]] = Number.isFinite(value) ? value : null;
+    [X, high, low].forEach((x, k) => {
+      const value = i === null ? NaN : measures[name](x)[i];
+      choice[name + ["", "_low", "_high"][k]] = Number.isFinite(value) ? value : null;
     });
   }
-  const chance = choice.probability ? ` with ${digits(100 * choice.probability, 4)} % probability` : " by the point estimate only";
+  const chance = choice.probability ? ` with ${percent(choice.probability)} probability` : " by the point estimate only";
   const unmet = () => {
     const values = measures[measure](X).map((one, i) => (fills(curve, curve.workers[i]) ? sign * one : Infinity));
     const near = values.indexOf(Math.min(...values));
-    const nearest = named(curve, curve.workers[near], `come nearest, to ${shown(sign * values[near], amount, 3)}`);
+    const nearest = named(curve, near, `come nearest, to ${shown(sign * values[near], amount, 3)}`);
     const factor = digits(((sign * values[near]) / asked[goal]) ** sign);
     return `${within} is not met: ${nearest}${fewer ? "" : `; it needs ${factor} times the throughput`}`;
   };
-  choice.answer = found === null ? unmet() : answered(curve, choice, inWords(does) + (certain ? chance : ""));
+  choice.answer = i === null ? unmet() : answered(curve, choice, point, inWords(does) + (certain ? chance : ""));
   return choice;
 }
 
 /** A choice in one sentence. */
-function answered(curve, choice, does) {
-  const { workers, workers_point: point, time, cost } = choice;
-  const beside = point === workers ? "" : `, ${named(curve, point)} by the point estimate`;
+function answered(curve, choice, point, does) {
+  const { i, time, cost } = choice;
+  const beside = point === i ? "" : `, ${curve.names[point]} by the point estimate`;
   const paid = cost === null ? "" : `, ${money(cost)} (${amount(choice.cost_low)} to ${money(choice.cost_high)})`;
   const spent = time === null ? "" : `: ${timeSpan(time, choice.time_low, choice.time_high)}${paid}; ${percent(data.confidence)} intervals`;
-  return named(curve, workers, does) + beside + spent;
+  return named(curve, i, does) + beside + spent;
 }

@@ -91,7 +91,7 @@ def plot_time_to_target(comparisons: Sequence[Comparison], *, ax: Axes | None = 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Plain values of everything that the page of a comparison shows."""
     on = f" on {comparison.problem}, which stands in for the job" if comparison.problem else ""
-    same = ("nodes", "target", "price_per_node_hour", "confidence", "relative", "note")
+    same = ("nodes", "target", "price_per_node_hour", "confidence", "relative")
     return {name: getattr(comparison, name) for name in same} | {
         "title": f"Ways of training on {comparison.workers} workers",
         "caption": comparison.caption(),

@@ -18,7 +18,7 @@ def model():
 def test_a_slider_is_a_what_if(model):
     explorer = model.explore(workers=8)
     assert explorer.curve.to_json() == model.throughput(range(1, 9)).to_json()
-    bandwidth = explorer.controls["bandwidth"].options[30][1]
+    bandwidth = explorer.controls["bandwidth"].options[9][1]
     explorer.controls["bandwidth"].value = bandwidth
     explorer.controls["workers"].value = 5
     changed = model.what_if(bandwidth=bandwidth).throughput(range(1, 6))

@@ -37,7 +37,7 @@ def held(page):
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "é\N{GRINNING FACE}", 'a"b\\'])
 def test_embedded_text_comes_back_and_ends_no_script(curve, text):
     page = dataclasses.replace(curve, method=text).report()
-    assert f"Method: {text}." in held(page)["about"]
+    assert f"method: {text}" in held(page)["about"]
     assert not set("<>&\u2028") & set(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
@@ -94,7 +94,8 @@ def test_a_curve_without_a_model_or_simulated_has_no_what_ifs(curve):
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        ("alexnet-60.json -o report.html --price 2.5 --deadline 12h", 0), ("ddp-alexnet-40.json -o report.html", 0),
+        ("alexnet-60.json -o report.html --epochs 9 --price 2.5 --deadline 12h", 0),
+        ("alexnet-60.json -o report.html --deadline 12h", 1), ("ddp-alexnet-40.json -o report.html", 0),
         ("shakesmall-p100-throughputs.csv -o report.html", 0), ("alexnet-60.json -o report.png", 1),
         ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0), ("alexnet-60.json", 2),
         ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0), ("nowhere.json -o report.html", 1),
@@ -119,12 +120,12 @@ def test_the_page_begins_with_what_was_asked(run, examples):
     page = held(Path("page.html").read_text())
     told = {"epochs": 9.0, "dataset_size": 99, "deadline": 3600.0, "price_per_node_hour": 2.0}
     assert page["questions"].items() >= told.items()
-    assert "profiled up to 1 worker" in page["caption"]
+    assert "profiled up to 1 worker" in page["about"]
     assert page["grid"]["cells"][0]["curve"]["workers"] == [1, 2, 3, 4]
-    assert "mva" in page["about"][0]
+    assert sum("mva" in clause for clause in page["about"]) == 1
     for more in ("--method trace", "--strategy sync-ps --backup-workers 1 --workers 2:3"):
         assert run("report", *asked.split(), *more.split())[0] == 0
-        assert "trace" in held(Path("page.html").read_text())["about"][0]
+        assert any("trace" in clause for clause in held(Path("page.html").read_text())["about"])
 
 
 def test_a_page_is_of_what_is_printed(run, examples):
