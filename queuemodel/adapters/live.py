@@ -35,7 +35,6 @@ from .processes import Child, function_name, recorded_network, signals_noted
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
-GRACE = 5.0  # seconds for an orderly end
 WATCH = 2.0  # seconds without a message after which servers elsewhere are checked
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
 KINDS = {
@@ -64,7 +63,7 @@ class Backend(ABC):
 
     framework: ClassVar[str]  # its package and our extra
     built_in: ClassVar[Sequence[str]] = ()  # names of models
-    least_warmup: ClassVar[int] = 0
+    least_warmup: ClassVar[int] = 1
     partial: ClassVar[bool] = False  # whether the steps before an early end make a profile
 
     def __post_init__(self) -> None:
@@ -267,8 +266,7 @@ class Run:
 
     def __init__(self, backend: Backend, limit: float, progress: bool | None, on_step: OnStep | None) -> None:
         self.backend, self.limit, self.on_step = backend, limit, on_step
-        self.deadline = time.monotonic() + limit
-        self.until = self.deadline - ENDING * limit  # the end of training
+        self.until = time.monotonic() + (1 - ENDING) * limit  # the end of training
         self.inbox: queue.SimpleQueue = queue.SimpleQueue()
         self.signals: list[int] = []
         hidden = None if progress is None else not progress  # None: where standard error is no terminal
@@ -308,7 +306,7 @@ class Run:
         except (ProfilingError, KeyboardInterrupt) as error:
             return error
         finally:
-            self._end()
+            self.kill()
         return None
 
     def start(self, name: str, function: str, *, environment: Mapping[str, str], **more: Any) -> Child:
@@ -381,21 +379,3 @@ class Run:
         for child in reversed(self.children):
             child.kill()
         self.children.clear()
-
-    def _end(self) -> None:
-        """End all processes; of a partial run after the step in progress, or a second signal."""
-        if not (self.backend.partial and self.children):
-            self.kill()
-            return
-        before, trainer = len(self.signals), self.children[-1]
-        patience = min(time.monotonic() + GRACE, self.deadline)
-        if self.done:
-            trainer.ask_to_stop()
-            while not trainer.wait(0.05) and time.monotonic() < patience and len(self.signals) == before:
-                pass
-        self.kill()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                child, message = self.inbox.get_nowait()
-                if child is trainer:
-                    self._note(message or {})

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 
 from ..base.checks import nearest
 from ..base.errors import DataError, ProfilingError, QueueModelError
-from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
+from ..transport.sharing import CONGESTION_CONTROLS
 
 SCRATCH = "QUEUEMODEL_SCRATCH"  # environment variable: folder of the run, removed at its end
 
@@ -38,12 +39,7 @@ NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W") 
 ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
-QDISCS = ("tc", "-j", "qdisc", "show")
-FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}  # queueing disciplines that give each connection a queue of its own
-
 Say = Callable[..., None]  # sends a message to the parent
-
-stopping = threading.Event()  # set once the parent requests an orderly end
 
 
 def run_child() -> None:
@@ -71,13 +67,12 @@ def run_child() -> None:
 def _attach() -> Say:
     """Return a function that sends the parent a line of JSON on the original standard output; prints go to stderr.
 
-    A line on standard input requests an orderly end. When it closes, the parent is gone: its temporary files are
-    removed, and this process and all that it started are killed.
+    When standard input closes, the parent is gone: its temporary files are removed, and this process and all that it
+    started are killed.
     """
 
     def listen() -> None:
-        for _ in sys.stdin:
-            stopping.set()
+        sys.stdin.read()
         if folder := os.environ.get(SCRATCH):
             shutil.rmtree(folder, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
@@ -91,10 +86,6 @@ def _attach() -> Say:
             print(json.dumps(message), file=channel, flush=True)
 
     return say
-
-
-def cannot_write(folder: Path, error: OSError) -> ProfilingError:
-    return ProfilingError(f"{folder}: traces cannot be written there: {error.strerror or error}")
 
 
 def cause(error: BaseException) -> str:
@@ -195,18 +186,6 @@ class Child:
         self.process.wait()
         inbox.put((self, None))
 
-    def ask_to_stop(self) -> None:
-        """Request an orderly end after the current step."""
-        with contextlib.suppress(OSError):
-            self.stdin.write(b"stop\n")
-            self.stdin.flush()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it ends in time."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(seconds)
-        return self.process.poll() is not None
-
     def kill(self) -> None:
         """Kill it and all that it started."""
         with contextlib.suppress(ProcessLookupError):
@@ -282,28 +261,32 @@ def interface_to(address: str) -> str | None:
     return None
 
 
+def is_here(address: str) -> bool:
+    """Whether ``HOST:PORT`` is this machine's: it can listen only at its own addresses."""
+    host = split_address(address, where="address")[0].strip("[]")
+    with contextlib.suppress(OSError):
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        return True
+    return False
+
+
+def require_answer(job: str, address: str, *, seconds: float) -> None:
+    """Wait for a server (raises `ProfilingError`)."""
+    host, port = split_address(address, where=job)
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection((host.strip("[]"), port), timeout=seconds).close()
+        except OSError as error:
+            if time.monotonic() > deadline - 0.5:
+                said = f"no answer within {seconds:g} s ({error.strerror or error})"
+                raise ProfilingError(f"{job} {address}: {said}; start it with 'queuemodel serve --job {job}'") from None
+        time.sleep(0.25)
+
+
 def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:
     """Fields of `Cluster`, without unknown ones and algorithms that no rule covers."""
-    found: dict[str, Any] = {}
     with contextlib.suppress(OSError, UnicodeError):
         if (control := path.read_text().strip()) in CONGESTION_CONTROLS:
-            found["congestion_control"] = control
-    if (buffer := shaped_buffer()) is not None:
-        found["buffer"] = buffer
-    return found | {"origins": dict.fromkeys(found, "recorded")} if found else {}
-
-
-def shaped_buffer() -> float | None:
-    """Longest wait (s) in this machine's token bucket (``tc``); None without one, or with several.
-
-    0 where each connection has a queue of its own before the bucket (`FAIR`).
-    """
-    try:
-        found = json.loads(subprocess.run(QDISCS, capture_output=True, timeout=5, check=True).stdout)
-        (bucket,) = (one for one in found if one["kind"] == "tbf")
-        if any(one["kind"] in FAIR and one.get("parent", "").startswith(bucket["handle"]) for one in found):
-            return 0.0
-        limit = bucket["options"]["lat"] / 1e6
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-    return limit if 0 < limit <= LONGEST_BUFFER else None
+            return {"congestion_control": control, "origins": {"congestion_control": "recorded"}}
+    return {}
