@@ -7,6 +7,7 @@ import fcntl
 import importlib
 import json
 import os
+import pkgutil
 import queue
 import re
 import shutil
@@ -133,21 +134,8 @@ def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()
 
 def imported(name: str) -> Callable[[], Any]:
     """The function of that name (raises `ProfilingError`)."""
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and not module_name.startswith(error.name):
-            raise
-        raise ProfilingError(
-            f"model {name!r}: no module named {error.name!r}; start from the folder that holds it, or install it"
-        ) from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        own = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module_name]
-        has = ", ".join(sorted(own)) or "none"
-        raise ProfilingError(f"model {name!r}: {module_name} has no function {function_name!r}; it has {has}")
-    return function
+    with blaming(name):
+        return pkgutil.resolve_name(name)
 
 
 class Child:
@@ -231,6 +219,29 @@ def split_address(address: str, *, where: str) -> tuple[str, int]:
     return match["host"], int(match["port"])
 
 
+def is_here(address: str) -> bool:
+    """Whether ``HOST:PORT`` is this machine's: it can listen only at its own addresses."""
+    host = split_address(address, where="address")[0].strip("[]")
+    with contextlib.suppress(OSError):
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        return True
+    return False
+
+
+def require_answer(job: str, address: str, *, seconds: float) -> None:
+    """Wait for a server (raises `ProfilingError`)."""
+    host, port = split_address(address, where=job)
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection((host.strip("[]"), port), timeout=seconds).close()
+        except OSError as error:
+            if time.monotonic() > deadline - 0.5:
+                said = f"no answer within {seconds:g} s ({error.strerror or error})"
+                raise ProfilingError(f"{job} {address}: {said}; start it with 'queuemodel serve --job {job}'") from None
+        time.sleep(0.25)
+
+
 @contextlib.contextmanager
 def own_addresses(count: int) -> Iterator[list[str]]:
     """Loopback addresses at which only a process that sets SO_REUSEADDR can listen meanwhile."""
@@ -259,29 +270,6 @@ def interface_to(address: str) -> str | None:
                 if socket.inet_ntoa(found[20:24]) == own:
                     return name
     return None
-
-
-def is_here(address: str) -> bool:
-    """Whether ``HOST:PORT`` is this machine's: it can listen only at its own addresses."""
-    host = split_address(address, where="address")[0].strip("[]")
-    with contextlib.suppress(OSError):
-        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-        return True
-    return False
-
-
-def require_answer(job: str, address: str, *, seconds: float) -> None:
-    """Wait for a server (raises `ProfilingError`)."""
-    host, port = split_address(address, where=job)
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return socket.create_connection((host.strip("[]"), port), timeout=seconds).close()
-        except OSError as error:
-            if time.monotonic() > deadline - 0.5:
-                said = f"no answer within {seconds:g} s ({error.strerror or error})"
-                raise ProfilingError(f"{job} {address}: {said}; start it with 'queuemodel serve --job {job}'") from None
-        time.sleep(0.25)
 
 
 def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def dropout_and_normalization():
-    """Nested inputs, state that is not trained, a loop, an optimizer with slots."""
+    """Nested inputs from a Python generator, state that is not trained, a loop, an optimizer with slots."""
     import keras
     import tensorflow as tf
     from keras import layers
@@ -16,17 +16,12 @@ def dropout_and_normalization():
     model.compile(loss="mse", optimizer=keras.optimizers.AdamW(1e-3, global_clipnorm=1.0))
     rng = np.random.default_rng(1)
 
-    x, y = (rng.random((96, 64), np.float32), rng.random((96, 8), np.float32)), rng.random((96, 1), np.float32)
-    return model, tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+    def batches():
+        for _ in range(6):
+            yield (rng.random((16, 64), np.float32), rng.random((16, 8), np.float32)), rng.random((16, 1), np.float32)
 
-
-def generated():
-    """Batches that a Python generator makes."""
-    import tensorflow as tf
-
-    model, dataset = subclassed()
-    spec = (tf.TensorSpec((None, 300)), tf.TensorSpec((None, 3)))
-    return model, tf.data.Dataset.from_generator(lambda: iter(dataset), output_signature=spec)
+    spec = ((tf.TensorSpec((None, 64)), tf.TensorSpec((None, 8))), tf.TensorSpec((None, 1)))
+    return model, tf.data.Dataset.from_generator(batches, output_signature=spec)
 
 
 def subclassed():

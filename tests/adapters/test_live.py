@@ -8,9 +8,9 @@ import time
 from functools import partial
 
 import pytest
-from recording import at, recorded, refused
+from recording import at, recorded
 
-from queuemodel import Cluster, Profile, ProfilingError
+from queuemodel import Cluster, Profile
 from queuemodel.adapters import EndedEarlyError, ParameterServer, processes
 
 busy = "ignore:.* is waiting for the data set"
@@ -62,10 +62,6 @@ def test_a_users_model_and_another_batch_size(family):
     check(profile, steps=5, batch_size=12)
     assert profile.job.name == "live_jobs:dropout_and_normalization"
     assert profile.job.tensors == 2 * 2 + 4 + 3  # dense layers; scale, shift, two moving averages; the LSTM's
-
-
-def test_a_generator_cannot_be_sent_to_the_worker(family):
-    refused(recorded, ParameterServer, "live_jobs:generated", said="of tensors or files", error=ProfilingError)
 
 
 def test_one_processor(family, request, tmp_path):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-
-EXAMPLES = 2048
 
 
 def mlp() -> Any:
@@ -44,15 +41,13 @@ def transformer() -> Any:
     return _classifier((32,), hidden, optimizer="adam", batch_size=32, words=4000)
 
 
-def _classifier(
-    shape: tuple[int, ...], hidden: Sequence[Callable[[Any], Any]], *, optimizer: str, batch_size: int, words: int = 0
-) -> Any:
+def _classifier(shape: Any, hidden: list[Any], *, optimizer: str, batch_size: int, words: int = 0) -> Any:
     """A classifier of numbers, or of ``words``."""
     inputs = x = keras.Input(shape, dtype="int32" if words else "float32")
     for layer in [*hidden, layers.Dense(10)]:
         x = layer(x)
     model = keras.Model(inputs, x)
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer=optimizer)
-    rng, size = np.random.default_rng(1), (EXAMPLES, *shape)
+    rng, size = np.random.default_rng(1), (2048, *shape)
     examples = rng.integers(words, size=size) if words else rng.random(size, np.float32)
-    return model, tf.data.Dataset.from_tensor_slices((examples, rng.integers(10, size=EXAMPLES))).batch(batch_size)
+    return model, tf.data.Dataset.from_tensor_slices((examples, rng.integers(10, size=2048))).batch(batch_size)

@@ -30,10 +30,9 @@ class ParameterServer(Backend):
     """One parameter server and one worker of TensorFlow's `ParameterServerStrategy`.
 
     The model's function returns a compiled Keras model and a `tf.data.Dataset` of ``(x, y)`` batches; built-in ones are
-    ``"mlp"``, ``"cnn"``, ``"embedding"`` and ``"transformer"``. ``untraced_steps`` are timed without tracing, which
-    slows them: their rate becomes the profile's throughput of one worker. ``ps`` and ``worker`` are ``HOST:PORT`` of
-    servers that already run (``queuemodel serve``); without them, both are started here. ``batch_size`` is by default
-    the data set's own.
+    ``"mlp"``, ``"cnn"``, ``"embedding"`` and ``"transformer"``. The rate of ``untraced_steps`` becomes the profile's
+    throughput of one worker. ``ps`` and ``worker`` are ``HOST:PORT`` of running servers (``queuemodel serve``);
+    without them, both are started here. ``batch_size`` is by default the data set's own.
     """
 
     steps: int = 50
@@ -68,12 +67,12 @@ class ParameterServer(Backend):
     def train(self, run: Run) -> None:
         run.say("starting TensorFlow")
         with own_addresses(len(JOBS)) as addresses:
-            at = self.elsewhere or dict(zip(JOBS, addresses, strict=True))
+            at: dict[str, Any] = self.elsewhere or dict(zip(JOBS, addresses, strict=True))
             for job in JOBS if not self.elsewhere else ():
-                settings: dict[str, Any] = {**at, "environment": _environment(gpu=job == "worker"), "model": ""}
-                run.start(JOBS[job], f"{__name__}:run_server", job=job, **settings)
-            known: dict[str, Any] = {**at, "environment": _environment()}
-            run.follow([run.start("coordinator", f"{__package__}.training:train_on_servers", **known)])
+                own = _environment(gpu=job == "worker")
+                run.start(JOBS[job], f"{__name__}:run_server", environment=own, job=job, model="", **at)
+            coordinate = f"{__package__}.training:train_on_servers"
+            run.follow([run.start("coordinator", coordinate, environment=_environment(), **at)])
 
     def read(self, run: Run) -> Profile:
         if not run.job:

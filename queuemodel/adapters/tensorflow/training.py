@@ -36,16 +36,9 @@ def train_on_servers(settings: dict[str, Any], say: Say) -> object:
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     model, dataset = _load(settings, strategy, say)
-    try:
+    with blaming(settings["model"]):
         batches = iter(coordinator.create_per_worker_dataset(dataset))
-    except tf.errors.OpError as error:
-        hint = "the worker cannot have the data set; make it of tensors or files instead of Python functions"
-        raise ProfilingError(f"{hint} ({str(error).splitlines()[0][:200]})") from None
-
-    def update(batch: Any) -> None:
-        model.optimizer.apply(_gradients(model, batch), model.trainable_variables)
-
-    step = tf.function(lambda batches: strategy.run(update, args=(next(batches),)), autograph=False, jit_compile=False)
+    step, _ = _training_step(strategy, model)
 
     def train(count: int, kind: str = "") -> float:
         """Seconds of each of the last steps."""
@@ -88,37 +81,27 @@ def _trace(train: Callable[[int], float], settings: dict[str, Any], seconds: flo
     return max(steps, 1)
 
 
-def train_mirrored(settings: dict[str, Any], say: Say) -> object:
+def train_mirrored(settings: dict[str, Any], say: Say) -> None:
     """One rank of `MultiWorkerMirroredStrategy`, or a single one: warm up, record, time untraced steps, and noise."""
     rank, addresses = settings["rank"], settings["addresses"]
     strategy = tf.distribute.get_strategy()
     if len(addresses) > 1:
         say(doing="connecting the ranks")
-        own = {"type": "worker", "index": rank}
-        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": own})
+        task = {"type": "worker", "index": rank}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
         ring = tf.distribute.experimental.CommunicationImplementation.RING
         options = tf.distribute.experimental.CommunicationOptions(implementation=ring)
         strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     model, dataset = _load(settings, strategy, say)
     batches = iter(dataset)
-    sizes: Counter[str] = Counter()  # bytes of the gradients, by the operations that make them
-
-    def update(batch: Any) -> None:
-        gradients = _gradients(model, batch)
-        sizes.clear()  # a function may be traced again
-        for gradient in gradients:
-            if isinstance(gradient, tf.Tensor):
-                sizes[_maker(gradient.op)] += gradient.dtype.size * gradient.shape.num_elements()
-        model.optimizer.apply(gradients, model.trainable_variables)
-
-    step = tf.function(lambda batch: strategy.run(update, args=(batch,)), autograph=False, jit_compile=False)
+    step, sizes = _training_step(strategy, model)
 
     def train(count: int, kind: str) -> float:
         """Seconds of all."""
         start = time.perf_counter()
         for number in range(count):
             with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # nothing while none is recorded
-                step(next(batches))
+                step(batches)
             say(step=kind)
         return time.perf_counter() - start
 
@@ -136,19 +119,29 @@ def train_mirrored(settings: dict[str, Any], say: Say) -> object:
     shutil.rmtree(scratch)
     if untraced := settings["untraced_steps"]:
         say(seconds=train(untraced, "untraced") / untraced, ranks=len(addresses))
-    if settings["noise_steps"]:
-        other = iter(dataset.shard(len(addresses), rank))  # than those of other ranks
-        say(gradient_norms=_gradient_norms(strategy, model, other, settings["noise_steps"], say))
+    own = iter(dataset.shard(len(addresses), rank))  # others than those of other ranks
+    say(gradient_norms=_gradient_norms(strategy, model, own, settings["noise_steps"], say))
     say(done=True)
     signal.pause()  # an end now cuts off what other ranks have still to receive; the parent ends all
-    return strategy, model
 
 
-def _maker(operation: Any) -> str:
-    """The operation before those that TensorFlow optimizes away."""
-    while operation.type in ("Reshape", "Identity"):
-        operation = operation.inputs[0].op
-    return str(operation.name)
+def _training_step(strategy: Any, model: Any) -> tuple[Any, Counter[str]]:
+    """A function of an iterator, and then the bytes of its gradients by the operations that make them."""
+    sizes: Counter[str] = Counter()
+
+    def update(batch: Any) -> None:
+        gradients = _gradients(model, batch)
+        sizes.clear()  # a function may be traced again
+        for gradient in gradients:
+            if isinstance(gradient, tf.Tensor):
+                made_by = gradient.op
+                while made_by.type in ("Reshape", "Identity"):  # TensorFlow optimizes them away
+                    made_by = made_by.inputs[0].op
+                sizes[made_by.name] += gradient.dtype.size * gradient.shape.num_elements()
+        model.optimizer.apply(gradients, model.trainable_variables)
+
+    step = tf.function(lambda batches: strategy.run(update, args=(next(batches),)), autograph=False, jit_compile=False)
+    return step, sizes
 
 
 def _gradient_norms(strategy: Any, model: Any, batches: Any, steps: int, say: Say) -> list[dict[str, Any]]:
