@@ -31,7 +31,7 @@ from ..base.errors import DataError, MissingDependencyError, ProfilingError, Que
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.records import GradientNorms
-from .processes import Child, function_name, recorded_network, signals_noted
+from .processes import Child, function_name, is_here, recorded_network, signals_noted
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
@@ -67,18 +67,14 @@ class Backend(ABC):
     partial: ClassVar[bool] = False  # whether the steps before an early end make a profile
 
     def __post_init__(self) -> None:
-        self._set(model=function_name(self.model, self.built_in))
+        object.__setattr__(self, "model", function_name(self.model, self.built_in))
         for field in fields(self):
             least = self.least_warmup if field.name == "warmup" else LEAST.get(field.name)
             value = getattr(self, field.name)
             if least is not None and (value is not None or field.default is not None):
                 require_count(value, field.name, least=least, error=DataError)
         if self.untraced_steps is None:
-            self._set(untraced_steps=self.steps)
-
-    def _set(self, **checked: Any) -> None:
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, "untraced_steps", self.steps)
 
     @property
     def total(self) -> int:
@@ -102,10 +98,6 @@ class Backend(ABC):
     @abstractmethod
     def hosts(self) -> dict[str, str]:
         """Hosts by task."""
-
-    def is_here(self) -> bool:
-        """Whether any process is on this machine, whose network is then the job's."""
-        return True
 
     def watch(self) -> None:  # noqa: B027
         """Raise `ProfilingError` if a server elsewhere has ended."""
@@ -204,7 +196,7 @@ def profile_live(
 
 def _profile(run: Run, *, failed: bool) -> Profile | None:
     """The recorded profile; None where another machine has it, or no step was whole before a failure."""
-    backend = run.backend
+    backend, hosts = run.backend, run.backend.hosts()
     try:
         profile = backend.read(run)
     except DataError:
@@ -222,8 +214,8 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     ]
     return replace(
         profile,
-        source=replace(profile.source, framework_version=version, taken_at=now, hosts=backend.hosts()),
-        cluster=replace(profile.cluster, **(recorded_network() if backend.is_here() else {})),
+        source=replace(profile.source, framework_version=version, taken_at=now, hosts=hosts),
+        cluster=replace(profile.cluster, **(recorded_network() if any(map(is_here, hosts.values())) else {})),
         throughputs=throughputs,
         gradient_norms=[] if all(one.alike for one in norms) else norms,  # on the same examples there is no noise
     )
@@ -253,12 +245,11 @@ def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, out
 def _empty_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        used = any(folder.iterdir())
+        if not any(folder.iterdir()):
+            return folder
     except OSError as error:
         raise DataError(f"traces: {folder}: cannot be made: {error.strerror or error}") from None
-    if used:
-        raise DataError(f"traces: {folder} is not empty; name a new folder")
-    return folder
+    raise DataError(f"traces: {folder} is not empty; name a new folder")
 
 
 class Run:

@@ -219,13 +219,13 @@ def split_address(address: str, *, where: str) -> tuple[str, int]:
     return match["host"], int(match["port"])
 
 
-def is_here(address: str) -> bool:
-    """Whether ``HOST:PORT`` is this machine's: it can listen only at its own addresses."""
-    host = split_address(address, where="address")[0].strip("[]")
+def is_here(host: str) -> bool:
+    """Whether ``HOST`` or ``HOST:PORT`` is this machine: it can listen only at its own addresses."""
+    name = match["host"].strip("[]") if (match := ADDRESS.fullmatch(host)) else host
     with contextlib.suppress(OSError):
-        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        socket.create_server((name, 0), family=socket.AF_INET6 if ":" in name else socket.AF_INET).close()
         return True
-    return False
+    return host == socket.gethostname()
 
 
 def require_answer(job: str, address: str, *, seconds: float) -> None:

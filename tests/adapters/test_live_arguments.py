@@ -74,10 +74,9 @@ def test_servers_elsewhere_are_named_by_address():
     assert PS("mlp", ps="a:1", worker="[::1]:9").hosts() == {"ps:0": "a:1", "worker:0": "[::1]:9"}
 
 
-def test_only_this_machine_speaks_for_itself():
-    ps, worker = "192.0.2.7:1", "no.such.invalid:1"
-    assert [PS("mlp", **at).is_here() for at in ({}, {"ps": ps, "worker": "127.0.0.1:1"})] == [True, True]
-    assert not PS("mlp", ps=ps, worker=worker).is_here()
+def test_only_this_machine_is_here():
+    hosts = (socket.gethostname(), "127.0.0.1:1", "192.0.2.7:1", "no.such.invalid:1")
+    assert [processes.is_here(host) for host in hosts] == [True, True, False, False]
 
 
 def test_what_cannot_be_written_and_who_does_not_answer(tmp_path, monkeypatch, addresses):

@@ -14,15 +14,14 @@ from msgspec.structs import replace
 from ...base.checks import extra
 from ...base.errors import DataError, ProfilingError
 from ...profile.profile import Profile
-from ..live import Backend, RanksBackend, Run
-from ..processes import is_here, own_addresses, require_answer, split_address
+from ..live import WATCH, Backend, RanksBackend, Run
+from ..processes import own_addresses, require_answer, split_address
 from .mirrored import read_mirrored
 from .traces import read_tensorflow
 
 BUILT_IN = ("mlp", "cnn", "embedding", "transformer")  # models, in `examples`
 JOBS = {"ps": "parameter server", "worker": "worker"}
 ANSWER_LIMIT = 10.0  # seconds for a server elsewhere to answer
-WATCH = 2.0  # the same, once it has answered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +47,7 @@ class ParameterServer(Backend):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.elsewhere) == 1:
-            (missing,) = JOBS.keys() - self.elsewhere
-            raise DataError(f"{missing}: give both ps and worker, or neither to start them here")
+            raise DataError(f"{'ps' if self.ps is None else 'worker'}: give both ps and worker, or start both here")
         for job, address in self.elsewhere.items():
             split_address(address, where=job)
         if self.elsewhere and self.ps == self.worker:
@@ -84,9 +82,6 @@ class ParameterServer(Backend):
     def hosts(self) -> dict[str, str]:
         return {f"{job}:0": self.elsewhere.get(job, socket.gethostname()) for job in JOBS}
 
-    def is_here(self) -> bool:
-        return not self.elsewhere or any(map(is_here, self.elsewhere.values()))
-
     def watch(self, seconds: float = WATCH) -> None:
         for job, address in self.elsewhere.items():
             require_answer(job, address, seconds=seconds)
@@ -106,12 +101,11 @@ class Mirrored(RanksBackend):
     built_in = BUILT_IN
 
     def train(self, run: Run) -> None:
-        """The ranks of each number anew: TensorFlow does not let any join."""
-        environment = _environment()  # ranks on one accelerator would be no nodes
+        """Start each number of ranks anew: none can join, and on one accelerator they would be no nodes."""
         for ranks in range(1, self.ranks + 1):
             noise = self.noise_steps if ranks == self.ranks else 0
             with own_addresses(ranks) as addresses:
-                known: dict[str, Any] = {"environment": environment, "addresses": addresses, "noise_steps": noise}
+                known: dict[str, Any] = {"environment": _environment(), "addresses": addresses, "noise_steps": noise}
                 train = f"{__package__}.training:train_mirrored"
                 run.follow([run.start(f"rank {rank}", train, rank=rank, **known) for rank in range(ranks)])
                 run.kill()

@@ -156,8 +156,7 @@ def _gradient_norms(strategy: Any, model: Any, batches: Any, steps: int, say: Sa
 
     step = tf.function(lambda batch: strategy.run(measure, args=(batch,)), autograph=False, jit_compile=False)
     found = []
-    for _ in range(steps):
-        norms = step(next(batches)).numpy()
+    for norms in (step(next(batches)).numpy() for _ in range(steps)):
         found.append({"workers": norms[:, 0].tolist(), "mean": float(norms[0, 1])})
         say(step="noise")
     return found
