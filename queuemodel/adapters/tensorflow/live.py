@@ -136,12 +136,11 @@ def run_server(settings: Mapping[str, str], ready: Callable[..., None]) -> None:
     config = tensorflow.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
     cluster, own = {job: [settings[job]] for job in JOBS}, settings["job"]
     try:
-        server = tensorflow.distribute.Server(cluster, job_name=own, task_index=0, config=config)
+        tensorflow.distribute.Server(cluster, job_name=own, task_index=0, config=config)
     except tensorflow.errors.OpError as error:
         said = str(error).splitlines()[0]
         where = f"{own} {settings[own]}"
         raise ProfilingError(f"{where}: cannot listen there: {said}; use a free port of this host") from None
     ready(ready=True)
-    del server
     while True:
         signal.pause()
