@@ -196,7 +196,7 @@ def profile_live(
 
 def _profile(run: Run, *, failed: bool) -> Profile | None:
     """The recorded profile; None where another machine has it, or no step was whole before a failure."""
-    backend, hosts = run.backend, run.backend.hosts()
+    backend = run.backend
     try:
         profile = backend.read(run)
     except DataError:
@@ -207,7 +207,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
         return None
     norms = [GradientNorms(**one) for one in run.gradient_norms if math.isfinite(sum(one["workers"]) + one["mean"])]
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    version = run.job["framework_version"]
+    version, hosts = run.job["framework_version"], backend.hosts()
     throughputs = [
         Measurement(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
         for workers, seconds in sorted(run.untraced.items())
