@@ -31,11 +31,10 @@ from ..base.errors import DataError, MissingDependencyError, ProfilingError, Que
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.records import GradientNorms
-from .processes import Child, function_name, recorded_network, signals_noted
+from .processes import Child, function_name, is_here, recorded_network, signals_noted
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
-GRACE = 5.0  # seconds for an orderly end
 WATCH = 2.0  # seconds without a message after which servers elsewhere are checked
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
 KINDS = {
@@ -64,22 +63,18 @@ class Backend(ABC):
 
     framework: ClassVar[str]  # its package and our extra
     built_in: ClassVar[Sequence[str]] = ()  # names of models
-    least_warmup: ClassVar[int] = 0
+    least_warmup: ClassVar[int] = 1
     partial: ClassVar[bool] = False  # whether the steps before an early end make a profile
 
     def __post_init__(self) -> None:
-        self._set(model=function_name(self.model, self.built_in))
+        object.__setattr__(self, "model", function_name(self.model, self.built_in))
         for field in fields(self):
             least = self.least_warmup if field.name == "warmup" else LEAST.get(field.name)
             value = getattr(self, field.name)
             if least is not None and (value is not None or field.default is not None):
                 require_count(value, field.name, least=least, error=DataError)
         if self.untraced_steps is None:
-            self._set(untraced_steps=self.steps)
-
-    def _set(self, **checked: Any) -> None:
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, "untraced_steps", self.steps)
 
     @property
     def total(self) -> int:
@@ -103,10 +98,6 @@ class Backend(ABC):
     @abstractmethod
     def hosts(self) -> dict[str, str]:
         """Hosts by task."""
-
-    def is_here(self) -> bool:
-        """Whether any process is on this machine, whose network is then the job's."""
-        return True
 
     def watch(self) -> None:  # noqa: B027
         """Raise `ProfilingError` if a server elsewhere has ended."""
@@ -216,15 +207,15 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
         return None
     norms = [GradientNorms(**one) for one in run.gradient_norms if math.isfinite(sum(one["workers"]) + one["mean"])]
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    version = run.job["framework_version"]
+    version, hosts = run.job["framework_version"], backend.hosts()
     throughputs = [
         Measurement(workers=workers, steps_per_second=workers * len(seconds) / sum(seconds))
         for workers, seconds in sorted(run.untraced.items())
     ]
     return replace(
         profile,
-        source=replace(profile.source, framework_version=version, taken_at=now, hosts=backend.hosts()),
-        cluster=replace(profile.cluster, **(recorded_network() if backend.is_here() else {})),
+        source=replace(profile.source, framework_version=version, taken_at=now, hosts=hosts),
+        cluster=replace(profile.cluster, **(recorded_network() if any(map(is_here, hosts.values())) else {})),
         throughputs=throughputs,
         gradient_norms=[] if all(one.alike for one in norms) else norms,  # on the same examples there is no noise
     )
@@ -254,12 +245,11 @@ def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, out
 def _empty_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        used = any(folder.iterdir())
+        if not any(folder.iterdir()):
+            return folder
     except OSError as error:
         raise DataError(f"traces: {folder}: cannot be made: {error.strerror or error}") from None
-    if used:
-        raise DataError(f"traces: {folder} is not empty; name a new folder")
-    return folder
+    raise DataError(f"traces: {folder} is not empty; name a new folder")
 
 
 class Run:
@@ -267,8 +257,7 @@ class Run:
 
     def __init__(self, backend: Backend, limit: float, progress: bool | None, on_step: OnStep | None) -> None:
         self.backend, self.limit, self.on_step = backend, limit, on_step
-        self.deadline = time.monotonic() + limit
-        self.until = self.deadline - ENDING * limit  # the end of training
+        self.until = time.monotonic() + (1 - ENDING) * limit  # the end of training
         self.inbox: queue.SimpleQueue = queue.SimpleQueue()
         self.signals: list[int] = []
         hidden = None if progress is None else not progress  # None: where standard error is no terminal
@@ -308,7 +297,7 @@ class Run:
         except (ProfilingError, KeyboardInterrupt) as error:
             return error
         finally:
-            self._end()
+            self.kill()
         return None
 
     def start(self, name: str, function: str, *, environment: Mapping[str, str], **more: Any) -> Child:
@@ -381,21 +370,3 @@ class Run:
         for child in reversed(self.children):
             child.kill()
         self.children.clear()
-
-    def _end(self) -> None:
-        """End all processes; of a partial run after the step in progress, or a second signal."""
-        if not (self.backend.partial and self.children):
-            self.kill()
-            return
-        before, trainer = len(self.signals), self.children[-1]
-        patience = min(time.monotonic() + GRACE, self.deadline)
-        if self.done:
-            trainer.ask_to_stop()
-            while not trainer.wait(0.05) and time.monotonic() < patience and len(self.signals) == before:
-                pass
-        self.kill()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                child, message = self.inbox.get_nowait()
-                if child is trainer:
-                    self._note(message or {})

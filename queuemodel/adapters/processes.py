@@ -7,6 +7,7 @@ import fcntl
 import importlib
 import json
 import os
+import pkgutil
 import queue
 import re
 import shutil
@@ -16,6 +17,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +25,7 @@ from typing import Any
 
 from ..base.checks import nearest
 from ..base.errors import DataError, ProfilingError, QueueModelError
-from ..transport.sharing import CONGESTION_CONTROLS, LONGEST_BUFFER
+from ..transport.sharing import CONGESTION_CONTROLS
 
 SCRATCH = "QUEUEMODEL_SCRATCH"  # environment variable: folder of the run, removed at its end
 
@@ -38,12 +40,7 @@ NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W") 
 ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
-QDISCS = ("tc", "-j", "qdisc", "show")
-FAIR = {"fq", "fq_codel", "fq_pie", "sfq"}  # queueing disciplines that give each connection a queue of its own
-
 Say = Callable[..., None]  # sends a message to the parent
-
-stopping = threading.Event()  # set once the parent requests an orderly end
 
 
 def run_child() -> None:
@@ -71,13 +68,12 @@ def run_child() -> None:
 def _attach() -> Say:
     """Return a function that sends the parent a line of JSON on the original standard output; prints go to stderr.
 
-    A line on standard input requests an orderly end. When it closes, the parent is gone: its temporary files are
-    removed, and this process and all that it started are killed.
+    When standard input closes, the parent is gone: its temporary files are removed, and this process and all that it
+    started are killed.
     """
 
     def listen() -> None:
-        for _ in sys.stdin:
-            stopping.set()
+        sys.stdin.read()
         if folder := os.environ.get(SCRATCH):
             shutil.rmtree(folder, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
@@ -91,10 +87,6 @@ def _attach() -> Say:
             print(json.dumps(message), file=channel, flush=True)
 
     return say
-
-
-def cannot_write(folder: Path, error: OSError) -> ProfilingError:
-    return ProfilingError(f"{folder}: traces cannot be written there: {error.strerror or error}")
 
 
 def cause(error: BaseException) -> str:
@@ -142,21 +134,8 @@ def function_name(model: str | Callable[[], Any], built_in: Collection[str] = ()
 
 def imported(name: str) -> Callable[[], Any]:
     """The function of that name (raises `ProfilingError`)."""
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and not module_name.startswith(error.name):
-            raise
-        raise ProfilingError(
-            f"model {name!r}: no module named {error.name!r}; start from the folder that holds it, or install it"
-        ) from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        own = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module_name]
-        has = ", ".join(sorted(own)) or "none"
-        raise ProfilingError(f"model {name!r}: {module_name} has no function {function_name!r}; it has {has}")
-    return function
+    with blaming(name):
+        return pkgutil.resolve_name(name)
 
 
 class Child:
@@ -194,18 +173,6 @@ class Child:
                     inbox.put((self, json.loads(line)))
         self.process.wait()
         inbox.put((self, None))
-
-    def ask_to_stop(self) -> None:
-        """Request an orderly end after the current step."""
-        with contextlib.suppress(OSError):
-            self.stdin.write(b"stop\n")
-            self.stdin.flush()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it ends in time."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(seconds)
-        return self.process.poll() is not None
 
     def kill(self) -> None:
         """Kill it and all that it started."""
@@ -252,6 +219,29 @@ def split_address(address: str, *, where: str) -> tuple[str, int]:
     return match["host"], int(match["port"])
 
 
+def is_here(host: str) -> bool:
+    """Whether ``HOST`` or ``HOST:PORT`` is this machine: it can listen only at its own addresses."""
+    name = match["host"].strip("[]") if (match := ADDRESS.fullmatch(host)) else host
+    with contextlib.suppress(OSError):
+        socket.create_server((name, 0), family=socket.AF_INET6 if ":" in name else socket.AF_INET).close()
+        return True
+    return host == socket.gethostname()
+
+
+def require_answer(job: str, address: str, *, seconds: float) -> None:
+    """Wait for a server (raises `ProfilingError`)."""
+    host, port = split_address(address, where=job)
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection((host.strip("[]"), port), timeout=seconds).close()
+        except OSError as error:
+            if time.monotonic() > deadline - 0.5:
+                said = f"no answer within {seconds:g} s ({error.strerror or error})"
+                raise ProfilingError(f"{job} {address}: {said}; start it with 'queuemodel serve --job {job}'") from None
+        time.sleep(0.25)
+
+
 @contextlib.contextmanager
 def own_addresses(count: int) -> Iterator[list[str]]:
     """Loopback addresses at which only a process that sets SO_REUSEADDR can listen meanwhile."""
@@ -284,26 +274,7 @@ def interface_to(address: str) -> str | None:
 
 def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:
     """Fields of `Cluster`, without unknown ones and algorithms that no rule covers."""
-    found: dict[str, Any] = {}
     with contextlib.suppress(OSError, UnicodeError):
         if (control := path.read_text().strip()) in CONGESTION_CONTROLS:
-            found["congestion_control"] = control
-    if (buffer := shaped_buffer()) is not None:
-        found["buffer"] = buffer
-    return found | {"origins": dict.fromkeys(found, "recorded")} if found else {}
-
-
-def shaped_buffer() -> float | None:
-    """Longest wait (s) in this machine's token bucket (``tc``); None without one, or with several.
-
-    0 where each connection has a queue of its own before the bucket (`FAIR`).
-    """
-    try:
-        found = json.loads(subprocess.run(QDISCS, capture_output=True, timeout=5, check=True).stdout)
-        (bucket,) = (one for one in found if one["kind"] == "tbf")
-        if any(one["kind"] in FAIR and one.get("parent", "").startswith(bucket["handle"]) for one in found):
-            return 0.0
-        limit = bucket["options"]["lat"] / 1e6
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-    return limit if 0 < limit <= LONGEST_BUFFER else None
+            return {"congestion_control": control, "origins": {"congestion_control": "recorded"}}
+    return {}

@@ -43,8 +43,6 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @ask.option("--warmup", ask.WHOLE, help="Unrecorded steps before.  [default: 10; all-reduce: 5]")
 @ask.option("--untraced-steps", ask.WHOLE, help="Timed without tracing.  [default: as many as --steps]")
 @ask.option("--noise-steps", ask.WHOLE, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
-@ask.one_of("--style", ["graph", "strategy"],
-            "A TensorFlow 1 session, or TensorFlow 2's ParameterServerStrategy.  [default: graph]")  # fmt: skip
 @ask.option("--ps", metavar="HOST:PORT", help="A running parameter server ('queuemodel serve').")
 @ask.option("--worker", metavar="HOST:PORT", help="A running worker.")
 @ask.option("--master", metavar="HOST:PORT", help="PyTorch: address of rank 0, for several machines.")
@@ -67,7 +65,7 @@ def profile_command(
 
     MODEL is package.module:function. For TensorFlow it returns a compiled Keras model and a tf.data.Dataset of (x, y)
     batches, or is a built-in: mlp, cnn, embedding, transformer; one parameter server and one worker are started on
-    this machine, unless --ps and --worker or the environment's TF_CONFIG place them. With --strategy all-reduce
+    this machine, unless --ps and --worker place them. With --strategy all-reduce
     rank 0 trains alone, then two ranks with MultiWorkerMirroredStrategy, all on this machine. For PyTorch it returns a
     module and a function that trains it on one batch and returns the number of examples; rank 0 trains alone, then two
     ranks with DistributedDataParallel over gloo, all on this machine unless --master and --rank are given. With --ranks
@@ -126,10 +124,9 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
 
 @ask.command()
 @ask.option("--job", type=click.Choice(["ps", "worker"]), required=True, help="Job of this process.")
-@ask.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Index within the job.")
-@ask.option("--ps", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The parameter servers.")
-@ask.option("--worker", required=True, metavar="HOST:PORT[,HOST:PORT]", help="The workers.")
-def serve_command(job: str, task: int, ps: str, worker: str) -> None:
+@ask.option("--ps", required=True, metavar="HOST:PORT", help="The parameter server.")
+@ask.option("--worker", required=True, metavar="HOST:PORT", help="The worker.")
+def serve_command(job: str, **cluster: str) -> None:
     """Run a TensorFlow server until it is stopped.
 
     \b
@@ -138,11 +135,9 @@ def serve_command(job: str, task: int, ps: str, worker: str) -> None:
       queuemodel serve --job worker --ps ps-1:2222 --worker gpu-1:2222
       queuemodel profile mlp --ps ps-1:2222 --worker gpu-1:2222
     """
-    cluster = {"ps": ps.split(","), "worker": worker.split(",")}
     try:
-        tensorflow.run_server(
-            job, task, cluster, lambda: click.echo(f"{job}:{task} serves at {cluster[job][task]}; Ctrl-C ends it")
-        )
+        said = f"{job} serves at {cluster[job]}; Ctrl-C ends it"
+        tensorflow.run_server({"job": job, **cluster}, lambda **_: click.echo(said))
     except KeyboardInterrupt:
         os._exit(130)
 

@@ -77,7 +77,7 @@ def test_each_machine_runs_the_command_for_its_rank(family, addresses, tmp_path)
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("no_such_module:f", "no module named 'no_such_module'"),
+        ("no_such_module:f", "No module named 'no_such_module'"),
         ("live_jobs:raises", r"KeyError: 'train.csv' \(live_jobs.py, line \d+\)"),
         ("torch_jobs:wrapped", r"process group.*; leave the module as it is: step is given it inside Distributed"),
         ("torch_jobs:grouped", "must return the module as it is, got a process group of its own besides"),

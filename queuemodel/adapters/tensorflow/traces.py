@@ -10,9 +10,10 @@ import heapq
 import os
 import re
 import warnings
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -135,11 +136,11 @@ def _read_xplane(
 
 
 class _Step:
-    """One step on all recorded tasks; ``fetched``: tensors sent by servers, also to workers without a recording."""
+    """One step on the recorded tasks; ``fetched``: tensors sent by servers, also to workers without a recording."""
 
-    def __init__(self, parts: dict[str, TaskStep], tasks: Collection[str]) -> None:
-        self.parts = parts
-        sends = sorted((send for part in parts.values() for send in part.sends), key=lambda s: s.start)
+    def __init__(self, recorded: RecordedStep, tasks: Collection[str]) -> None:
+        self.operations, self.arrivals, self.tasks = recorded.operations, recorded.arrivals, tasks
+        sends = sorted(recorded.sends, key=lambda s: s.start)
         self.sends = [s for s in sends if s.destination in tasks]
         self.fetched: dict[str, set[str]] = defaultdict(set)
         for s in sends:
@@ -148,7 +149,7 @@ class _Step:
 
     def whole(self) -> bool:
         """Whether the sent tensors are those that arrived."""
-        received = {(name, task): len(times) for task, p in self.parts.items() for name, times in p.received.items()}
+        received = {key: len(times) for key, times in self.arrivals.items()}
         return bool(self.sends) and Counter(s.key for s in self.sends) == received
 
     def shape(self) -> frozenset[tuple[str, str]]:
@@ -159,7 +160,8 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
     """The training steps of one recording; none if no recorded task sent a tensor."""
     where = str(paths[0].parent)
     recordings: dict[str, TaskRecording] = {}
-    for one in read_files(paths[0].parent, paths, TaskRecording, progress=progress):
+    recorded: dict[int, RecordedStep] = defaultdict(RecordedStep)
+    for one in read_files(paths[0].parent, paths, partial(TaskRecording, steps=recorded), progress=progress):
         if one.task and (other := recordings.setdefault(one.task, one)) is not one:
             raise DataError(
                 f"{one.path}: a recording of {one.task}, as {other.path.name} is; one file for each task: remove the "
@@ -172,10 +174,7 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
             f"{where}: a trace of only one task ({', '.join(recordings)}); expected a worker and a parameter server: "
             "trace both, as tf.profiler.experimental.client.trace('grpc://WORKER,grpc://SERVER', ...) does"
         )
-    steps = [
-        _Step({task: r.steps[number] for task, r in recordings.items() if number in r.steps}, recordings)
-        for number in sorted({number for r in recordings.values() for number in r.steps})
-    ]
+    steps = [_Step(recorded[number], recordings) for number in sorted(recorded)]
     whole = [step for step in steps if step.whole()]
     if not whole:
         begun = sum(bool(step.sends) for step in steps)
@@ -220,7 +219,7 @@ def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | Non
             f"{where}: the sizes of {len(unknown)} of {len(sizes)} tensors are not in the trace (first: "
             f"{unknown[0][0]!r}); give parameter_bytes, the size of all parameters together"
         )
-    made = {(o.name, o.task): o.op for part in step.parts.values() for o in part.operations}
+    made = {(o.name, o.task): o.op for o in step.operations}
     fetched = {s.key: made.get((s.tensor, s.source), READS[0]) in READS for s in step.sends if s.ends == (True, False)}
     shared = [key for key in unknown if fetched.get(key)]
     seen = sum(sizes[key] or 0 for key, whole in fetched.items() if whole)
@@ -242,18 +241,18 @@ def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
     transfers = []
     turn: Counter[Key] = Counter()  # loops send one tensor many times
     for s in step.sends:
-        part, number = step.parts[s.destination], turn[s.key]
-        requested, received = part.requested[s.receiver][number], part.received[s.receiver][number]
+        requested, received = step.arrivals[s.key][turn[s.key]]
         turn[s.key] += 1
         transfers.append(Transfer(s.tensor, s.source, s.destination, s.start, received, sizes[s.key], requested))
     operations = []
-    for task, part in step.parts.items():
-        arrivals = [(part.received[s.receiver][0], s) for s in step.sends if s.destination == task]
-        made = {o.name for o in part.operations}
+    for task in step.tasks:
+        own = [o for o in step.operations if o.task == task]
+        arrivals = [(step.arrivals[s.key][0][1], s) for s in step.sends if s.destination == task]
+        made = {o.name for o in own}
         # One operation may send several tensors under its name: it was there before the first left.
         unseen = {s.tensor: s.start for s in reversed(step.sends) if s.source == task and s.tensor not in made}
         sending = [TracedOperation(task, name, "NoOp", (), start, start) for name, start in unseen.items()]
-        operations += _in_order([*part.operations, *sending], arrivals, server=task.startswith("ps:"))
+        operations += _in_order([*own, *sending], arrivals, server=task.startswith("ps:"))
     return TracedStep(where, operations, transfers)
 
 
@@ -284,58 +283,43 @@ def _in_order(
 
 
 @dataclass
-class TaskStep:
-    """One task's part of one step; ``requested`` and ``received``: moments of each Recv (us), in order."""
+class RecordedStep:
+    """What tasks recorded of one step; ``arrivals``: when each Recv asked and had its tensor (us), in order."""
 
     operations: list[TracedOperation] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
-    requested: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    received: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    arrivals: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
 
 
 class TaskRecording:
-    """One task's steps, and the sizes that it allocated for received tensors."""
+    """One task's part of ``steps``, which it adds there, and the sizes that it allocated for received tensors."""
 
-    def __init__(self, path: Path) -> None:
-        threads: dict[int, list[HostEvent]] = defaultdict(list)
-        for event in protos.read_events(path, named={PROCESS, START, DONE, ALLOCATION}.__contains__):
-            threads[event.thread].append(event)
-        sent = (e for own in threads.values() for e in own if e.name.endswith(tuple(f":{op}" for op in SENDS)))
-        self.path = path
-        self.task = next(filter(None, (_ends(event)[0] for event in sent)), "")  # "" for a coordinator
-        self.steps: dict[int, TaskStep] = defaultdict(TaskStep)
+    def __init__(self, path: Path, steps: dict[int, RecordedStep]) -> None:
+        named = {PROCESS, START, DONE, ALLOCATION}.__contains__
+        events = sorted(protos.read_events(path, named=named), key=lambda e: (e.start, -e.end))
+        sources = (_ends(event)[0] for event in events if event.name.rpartition(":")[2] in SENDS)
+        self.path, self.task = path, next(filter(None, sources), "")  # "" for a coordinator
         self.sizes: dict[str, Counter[int]] = defaultdict(Counter)
-        self._began: dict[tuple[int, str], list[int]] = defaultdict(list)  # of asynchronous kernels, in order
-        done: list[HostEvent] = []
-        for events in threads.values():
-            done += self._thread(sorted(events, key=lambda e: (e.start, -e.end)))
-        for starts in self._began.values():
-            starts.sort(reverse=True)
-        for event in sorted(done, key=lambda e: e.start):
-            self._done(event)
-
-    def _thread(self, events: Iterable[HostEvent]) -> list[HostEvent]:
-        """Read one thread's events, in order of time; return the ends of asynchronous kernels."""
-        processing, allocated = HostEvent(0, 0, 0, "", {}), 0
-        done = []
+        processing: dict[int, HostEvent] = {}  # by thread, as the next
+        allocated: dict[int, int] = {}
+        began: dict[tuple[int, str], deque[int]] = defaultdict(deque)  # of asynchronous kernels
         for event in events:
             if event.name == PROCESS:
-                processing = event
+                processing[event.thread] = event
             elif event.name == ALLOCATION:
                 if not event.stats.get("tf_op"):
-                    allocated = event.number("requested_bytes")
+                    allocated[event.thread] = event.number("requested_bytes")
             elif event.name == START:
-                self._began[event.number("step_id"), event.text("name")].append(event.start)
+                began[event.number("step_id"), event.text("name")].append(event.start)
             elif event.name == DONE:
-                done.append(event)
                 if event.text("kernel_type") in RECEIVES:
-                    self.sizes[event.text("name")][allocated] += 1
-                    allocated = 0
-            elif event.start < processing.end:
-                self._kernel(event, self.steps[processing.number("id")])
-        return done
+                    self.sizes[event.text("name")][allocated.pop(event.thread, 0)] += 1
+                starts = began[event.number("step_id"), event.text("name")]
+                self._done(event, starts.popleft() // 1000 if starts else None, steps[event.number("step_id")])
+            elif event.thread in processing and event.start < processing[event.thread].end:
+                self._kernel(event, steps[processing[event.thread].number("id")])
 
-    def _kernel(self, event: HostEvent, step: TaskStep) -> None:
+    def _kernel(self, event: HostEvent, step: RecordedStep) -> None:
         name, _, op = event.name.rpartition(":")
         start = event.start // 1000
         if op in SENDS:
@@ -346,14 +330,12 @@ class TaskRecording:
         elif op not in RECEIVES:
             step.operations.append(TracedOperation(self.task, name, op, (), start, event.end // 1000))
 
-    def _done(self, event: HostEvent) -> None:
+    def _done(self, event: HostEvent, start: int | None, step: RecordedStep) -> None:
         """The end of an asynchronous kernel: a tensor arrives, or an operation ends."""
-        number, name, kind = event.number("step_id"), event.text("name"), event.text("kernel_type")
-        began, step = self._began[number, name], self.steps[number]
-        start = began.pop() // 1000 if began else None
+        name, kind = event.text("name"), event.text("kernel_type")
         if kind in RECEIVES:
-            step.received[name].append(event.start // 1000)
-            step.requested[name].append(event.start // 1000 if start is None else start)
+            end = event.start // 1000
+            step.arrivals[name, self.task].append((end if start is None else start, end))
         elif start is not None:
             step.operations.append(TracedOperation(self.task, name, kind, (), start, max(start, event.end // 1000)))
 
