@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": ("predict", "Choose the number of workers for a deadline or a price."),
     "predict": ("predict", "Predict throughput against the number of workers."),
     "profile": ("profile", "Profile a job of yours on two nodes."),
+    "record": ("profile", "Record a few steps of a PyTorch job, as it is."),
     "report": ("predict", "Write a prediction as a page that computes what-ifs."),
     "schedule": ("schedule", "Run jobs on a simulated cluster under policies."),
     "schedule-study": ("schedule", "Compare policies over load, with replications."),
@@ -60,8 +61,8 @@ def cli() -> None:
 
     \b
     queuemodel demo                                  try it on this machine
-    queuemodel profile cnn -o cnn.json               profile a job of yours
-    queuemodel import-trace traces/ --batch-size 32 -o cnn.json
+    queuemodel record -o trace_n2 -- torchrun --nproc-per-node 2 train.py
+    queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o cnn.json
     queuemodel fit cnn.json                          its parameters
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
     queuemodel next-measurement cnn.json             what to measure next
