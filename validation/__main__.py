@@ -164,9 +164,9 @@ def real_points() -> Iterator[dict[str, Any]]:
 
 def testbed_points(groups: Mapping[str, Sequence[Comparison]]) -> Iterator[dict[str, Any]]:
     """Rows of the figure that the testbed measured, labelled by the job: "alexnet" of "ddp-alexnet-40"."""
-    data_parallel = [(c, "Testbed, data-parallel, from 1 and 2 ranks") for c in groups["Data-parallel, from few ranks"]]
+    data_parallel = [(c, "Testbed: data-parallel, from 1 and 2 ranks") for c in groups["Data-parallel, from few ranks"]]
     simulated = [*groups["Parameter server, trace-driven simulation"], *groups["Barrier and unequal machines"]]
-    for one, title in [*data_parallel, *((c, "Testbed, parameter server, simulated") for c in simulated)]:
+    for one, title in [*data_parallel, *((c, "Testbed: parameter server, simulated") for c in simulated)]:
         yield point(title, re.sub("^(ddp|mirrored)-", "", one.name).split("-")[0], one)
 
 

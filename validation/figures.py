@@ -33,7 +33,7 @@ def plot_validation(rows: Sequence[dict[str, Any]]) -> Axes:
     known = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=5, fontsize=SMALL, frameon=False)
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4, fontsize=SMALL, frameon=False)
     return panels[0]
 
 
@@ -55,5 +55,5 @@ def _draw(ax: Axes, rows: Sequence[dict[str, Any]], looks: dict[str, dict[str, A
                 row["measured"], row["predicted"], linestyle="", markersize=4, alpha=0.7,
                 label="" if i else label, **look,
             )  # fmt: skip
-    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel="measured (steps/s)", ylabel="predicted (steps/s)")
+    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel="measured", ylabel="predicted")
     finish_axes(ax, legend=None)
