@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation: ``PYTHONPATH=. python docs/figures.py``."""
+"""Make the pictures of the documentation: ``python docs/figures.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from queuemodel.base.drawing import COLORS, SMALL, finish_axes
 from queuemodel.models import AllReduceModel, predict, simulate_rounds
 from queuemodel.sgd import compare
 from queuemodel.sgd.result import STRATEGY_COLORS
-from validation.nccl import aws_rounds
 
 IMAGES = Path(__file__).parent / "images"
 CONVERGENCE = Path(__file__).parent.parent / "validation" / "data" / "convergence.json"
@@ -170,6 +169,9 @@ def all_reduce_curve() -> Axes:
 
 def gpu_nodes() -> Axes:
     """NCCL on EC2, one V100 or K80 a node: predicted from the phases of one node and of two, and measured on four."""
+    sys.path.append(str(IMAGES.parent.parent))
+    from validation.nccl import aws_rounds
+
     ax = drawing.new_axes((7.6, 4.2))
     jobs = [job for job in aws_rounds() if job[0].endswith("None")]  # gradients as they are
     for (name, profile, steps), color in zip(jobs, COLORS, strict=False):
