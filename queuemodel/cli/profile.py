@@ -286,8 +286,8 @@ SHOWN = (1, 2, 4, 8, 16, 32)
 
 @ask.command()
 @ask.one_of("--framework", list(DEMOS), "Data-parallel ranks, or a parameter server and a worker.",
-            default=lambda: "torch" if find_spec("torch") else "tensorflow",
-            show_default="torch where it is installed")  # fmt: skip
+            default=lambda: "tensorflow" if find_spec("tensorflow") and not find_spec("torch") else "torch",
+            show_default="torch unless only TensorFlow is installed")  # fmt: skip
 @ask.option("--model", help="Built-in (TensorFlow), or package.module:function.  [default: mlp; TensorFlow: cnn]")
 @ask.option("--steps", type=click.IntRange(2), help="To record.  [default: 12; TensorFlow: 40]")
 @ask.option("-o --output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
