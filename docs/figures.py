@@ -167,6 +167,30 @@ def all_reduce_curve() -> Axes:
     return curve.plot(measured=measured, label="predicted from two ranks")
 
 
+def gpu_nodes() -> Axes:
+    """NCCL on EC2, one V100 or K80 a node: predicted from the phases of one node and of two, and measured on four."""
+    sys.path.append(str(IMAGES.parent.parent))
+    from validation.nccl import aws_rounds
+
+    ax = drawing.new_axes((7.6, 4.2))
+    jobs = [job for job in aws_rounds() if job[0].endswith("None")]  # gradients as they are
+    for (name, profile, steps), color in zip(jobs, COLORS, strict=False):
+        curve = predict(profile, workers=[1, 2, 3, 4, 6, 8, 12, 16])
+        gpu, model = name.removesuffix(", None").replace("P2", "K80").replace("P3", "V100").split(" ")
+        batch = curve.batch_size
+        ax.plot(curve.workers, curve.examples_per_second, color=color, label=f"{model}, {gpu}")
+        drawing.band(ax, curve.workers, batch * curve.lower, batch * curve.upper, color)
+        used = {one.ranks: one.ranks * batch / one.round_time for one in profile.rounds}
+        ax.plot(used.keys(), used.values(), "o", color=color)
+        ax.plot(4, 4 * batch / steps[4], "o", color=color, markerfacecolor="white")
+    ax.plot([], [], "o", color="black", label="measured, used")
+    ax.plot([], [], "o", color="black", markerfacecolor="white", label="measured, not used")
+    ax.set(xscale="log", yscale="log", xlabel="nodes", ylabel="throughput (examples/s)")
+    ax.xaxis.set(major_locator=FixedLocator([1, 2, 4, 8, 16]), major_formatter="{x:g}", minor_locator=NullLocator())
+    finish_axes(ax, legend="right")
+    return ax
+
+
 def all_reduce_round() -> Axes:
     """A simulated round of eight ranks, as one of them sees it."""
     model = qm.fit(example_profile("ddp-alexnet-40"), strategy="all-reduce")
@@ -181,6 +205,7 @@ FIGURES = {
     "all-reduce": all_reduce,
     "all-reduce-curve": all_reduce_curve,
     "all-reduce-round": all_reduce_round,
+    "gpu-nodes": gpu_nodes,
     "throughput": throughput,
     "step-time": step_time,
     "efficiency": efficiency,

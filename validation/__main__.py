@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from tqdm import tqdm
@@ -148,6 +148,33 @@ def _tables(groups: Mapping[str, Sequence[Comparison]], floors: Mapping[str, Seq
     return [f"## {title}\n\n{table(comparisons, floors.get(title, ()))}\n" for title, comparisons in groups.items()]
 
 
+def real_points() -> Iterator[dict[str, Any]]:
+    """Rows of the figure that real machines measured: NCCL, jobs by placement, published and cloud throughputs."""
+    for nccl in compare_aws():
+        label = {"P2": "nodes of K80 (EC2)", "P3": "nodes of V100 (EC2)"}[nccl.name[:2]]
+        yield point("NCCL rounds on 4 nodes, from 1 and 2", label, nccl)
+    for row, found in scaling.judged().items():
+        cluster = {"Pollux": "nodes of 4 T4", "Sia": "nodes of 8 RTX"}.get(row.removeprefix("placements, "))
+        if cluster or row == "all-reduce, published":
+            title = "Jobs by placement, from 1 and 2 nodes" if cluster else "All-reduce, from 2 throughputs"
+            yield from (point(title, cluster or "106 published series", one) for one in found)
+    for cloud in compare_cloud():
+        yield point("Cloud, fitted on 1 to 4 workers", "cloud, asynchronous", cloud)
+
+
+def testbed_points(groups: Mapping[str, Sequence[Comparison]]) -> Iterator[dict[str, Any]]:
+    """Rows of the figure that the testbed measured, labelled by the job: "alexnet" of "ddp-alexnet-40"."""
+    data_parallel = [(c, "Testbed: data-parallel, from 1 and 2 ranks") for c in groups["Data-parallel, from few ranks"]]
+    simulated = [*groups["Parameter server, trace-driven simulation"], *groups["Barrier and unequal machines"]]
+    for one, title in [*data_parallel, *((c, "Testbed: parameter server, simulated") for c in simulated)]:
+        yield point(title, re.sub("^(ddp|mirrored)-", "", one.name).split("-")[0], one)
+
+
+def point(title: str, label: str, judged: Comparison | scaling.Judged) -> dict[str, Any]:
+    """A row of `plot_validation`."""
+    return {"group": title, "label": label, "measured": judged.measured, "predicted": judged.predicted}
+
+
 def main() -> int:
     """Write both pages and the pictures; print the tables."""
     try:
@@ -211,13 +238,7 @@ def main() -> int:
         page = (HERE / "page.md").read_text().format(**tables, floor=f"{least:.1%}")
         real_part = f"{REAL}{tables['real']}\n{chr(10).join(on_machines)}\n"
         results = f"{HEAD}{real_part}{TESTBED}{tables['testbed']}{SOURCES}{body}"
-        rows = [
-            {"group": title, "series": c.name, "workers": int(n), "measured": float(m), "predicted": float(p)}
-            for title, comparisons in (groups | real).items()
-            for c in comparisons
-            for n, m, p in zip(c.workers, c.measured, c.predicted, strict=True)
-        ]
-        save_figure(plot_validation(rows), DOCS / "images" / "validation.png")
+        save_figure(plot_validation([*real_points(), *testbed_points(groups)]), DOCS / "images" / "validation.png")
         save_figure(plot_learned(ways), DOCS / "images" / "learned.png")
         for path, text in {HERE / "results.md": results, DOCS / "validation.md": page}.items():
             write_atomically(path, re.sub(r"(?<=\d)%", " %", text))

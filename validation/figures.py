@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from queuemodel.base.drawing import BOUND, COLORS, MARKERS, PROFILED, SMALL, finish_axes
 
@@ -13,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def plot_validation(rows: Sequence[dict[str, Any]]) -> Axes:
-    """Draw predicted against measured throughput, one panel per ``group`` of rows, one look per job.
+    """Draw predicted against measured throughput, one panel per ``group`` of rows, one look per ``label``.
 
-    Each row has ``group``, ``series`` (named after its job), and ``measured`` and ``predicted`` steps per second.
+    ``measured`` and ``predicted`` are steps per second, or arrays of these.
     """
     from matplotlib.figure import Figure
 
     groups = list(dict.fromkeys(row["group"] for row in rows))
-    jobs = list(dict.fromkeys(_job(row["series"]) for row in rows))
-    looks = {job: {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i]} for i, job in enumerate(jobs)}
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    looks = {label: {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i]} for i, label in enumerate(labels)}
     figure = Figure(figsize=(8, 3.2 * -(-len(groups) // 3)), layout="constrained")
     panels = list(figure.subplots(-(-len(groups) // 3), 3, squeeze=False).flat)
     for group, panel in zip(groups, panels, strict=False):
@@ -32,27 +33,27 @@ def plot_validation(rows: Sequence[dict[str, Any]]) -> Axes:
     known = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=5, fontsize=SMALL, frameon=False)
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4, fontsize=SMALL, frameon=False)
     return panels[0]
 
 
-def _job(series: str) -> str:
-    """That a series is named after: "alexnet" of "ddp-alexnet-40"."""
-    return re.sub("^(ddp|mirrored)-", "", series).split("-")[0]
-
-
 def _draw(ax: Axes, rows: Sequence[dict[str, Any]], looks: dict[str, dict[str, Any]]) -> None:
-    values = [row[key] for row in rows for key in ("measured", "predicted")]
-    ends = [0.0, 1.1 * max(values)]
-    if max(values) > 20 * min(values):
+    measured, predicted = (
+        np.concatenate([np.atleast_1d(row[key]) for row in rows]) for key in ("measured", "predicted")
+    )
+    low, high = min(measured.min(), predicted.min()), max(measured.max(), predicted.max())
+    ends = [0.0, 1.1 * high]
+    if high > 20 * low:
         ax.set(xscale="log", yscale="log")
-        ends[0] = min(values) / 1.3
+        ends = [low / 1.3, 1.3 * high]
     ax.fill_between(ends, [0.9 * end for end in ends], [1.1 * end for end in ends], color=PROFILED, linewidth=0,
                     label="within 10 %")  # fmt: skip
     ax.plot(ends, ends, "--", color=BOUND, linewidth=1.2)
-    for job, look in looks.items():
-        own = [(row["measured"], row["predicted"]) for row in rows if _job(row["series"]) == job]
-        if own:
-            ax.plot(*zip(*own, strict=True), linestyle="", markersize=4, label=job, **look)
-    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel="measured (steps/s)", ylabel="predicted (steps/s)")
+    for label, look in looks.items():
+        for i, row in enumerate([row for row in rows if row["label"] == label]):
+            ax.plot(
+                row["measured"], row["predicted"], linestyle="", markersize=4, alpha=0.7,
+                label="" if i else label, **look,
+            )  # fmt: skip
+    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel="measured", ylabel="predicted")
     finish_axes(ax, legend=None)

@@ -92,8 +92,8 @@ class Backend(ABC):
         """Start processes and follow them."""
 
     @abstractmethod
-    def read(self, run: Run) -> Profile | None:
-        """Make a profile of what was recorded; None where another machine does."""
+    def read(self, run: Run) -> Profile:
+        """Make a profile of what was recorded."""
 
     @abstractmethod
     def hosts(self) -> dict[str, str]:
@@ -118,15 +118,11 @@ class RanksBackend(Backend):
     least_warmup = 2
 
     @property
-    def here(self) -> Sequence[int]:
-        return range(self.ranks)
-
-    @property
     def total(self) -> int:
-        return super().total * (self.ranks - self.here[0]) + self.noise_steps
+        return super().total * self.ranks + self.noise_steps
 
     def hosts(self) -> dict[str, str]:
-        return {f"rank:{rank}": socket.gethostname() for rank in self.here}
+        return {f"rank:{rank}": socket.gethostname() for rank in range(self.ranks)}
 
     def folders(self, run: Run) -> list[Path]:
         """The traces, by number of ranks."""
@@ -161,14 +157,13 @@ def profile_live(
     traces: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     on_step: OnStep | None = None,
-) -> Profile | None:
+) -> Profile:
     """Train a model for a short while, and record where its time goes.
 
     ``backend``, a `ParameterServer`, a `Mirrored` or a `DataParallel`, takes at most ``time_limit`` seconds. The
     profile is saved to ``output``, on a parameter server also after an early end. ``traces``, a new or empty folder,
     keeps the recorded traces. ``progress`` shows a bar on standard error, by default on a terminal. ``on_step`` is
-    called with the kind of step, the steps done and all steps; what it raises ends the run. Ranks that send their
-    recordings to another machine return None.
+    called with the kind of step, the steps done and all steps; what it raises ends the run.
 
     Raises `DataError` or `MissingDependencyError` before anything starts, and with the steps recorded so far
     `EndedEarlyError` when the model, a server or a rank fails, the disk is full or the time is over, and `Interrupted`.
@@ -195,7 +190,7 @@ def profile_live(
 
 
 def _profile(run: Run, *, failed: bool) -> Profile | None:
-    """The recorded profile; None where another machine has it, or no step was whole before a failure."""
+    """The recorded profile; None where no step was whole before a failure."""
     backend = run.backend
     try:
         profile = backend.read(run)
@@ -203,8 +198,6 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
         if failed:
             return None
         raise
-    if profile is None:
-        return None
     norms = [GradientNorms(**one) for one in run.gradient_norms if math.isfinite(sum(one["workers"]) + one["mean"])]
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     version, hosts = run.job["framework_version"], backend.hosts()
@@ -221,7 +214,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     )
 
 
-def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, output: Any) -> Profile | None:
+def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, output: Any) -> Profile:
     """Return the profile, or raise what ended the run early, with it."""
     backend, recorded = run.backend, len(profile.steps or profile.rounds) if profile is not None else 0
     kept = f"saved {recorded} steps to {output}" if output is not None and recorded else f"recorded {recorded} steps"
@@ -239,6 +232,7 @@ def _outcome(run: Run, ended: BaseException | None, profile: Profile | None, out
         )
     elif ended is not None:
         raise EndedEarlyError(f"{ended}; {kept}" if recorded else str(ended), profile) from None
+    assert profile is not None  # only an early end leaves none
     return profile
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib
 import json
 import os
@@ -13,7 +12,6 @@ import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -251,25 +249,6 @@ def own_addresses(count: int) -> Iterator[list[str]]:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             each.bind(("127.0.0.1", 0))
         yield [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-
-
-def interface_to(address: str) -> str | None:
-    """The network interface that reaches ``HOST:PORT``; None if only IPv6 does (raises `DataError`)."""
-    host, port = split_address(address, where="address")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((host, port))  # sends nothing
-        except socket.gaierror as error:
-            raise DataError(f"{address}: the host's name cannot be resolved: {error.strerror}") from None
-        except OSError:
-            return None
-        own = probe.getsockname()[0]
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # an interface without such an address
-                found = fcntl.ioctl(probe, 0x8915, struct.pack("256s", name.encode()))  # SIOCGIFADDR
-                if socket.inet_ntoa(found[20:24]) == own:
-                    return name
-    return None
 
 
 def recorded_network(path: Path = CONGESTION_CONTROL) -> dict[str, Any]:

@@ -21,10 +21,11 @@ COMMANDS = {
     "examples": ("profile", "List the packaged examples, or copy them into a folder."),
     "fit": ("predict", "Fit a profile, and show its parameters."),
     "import-trace": ("profile", "Make a profile of recorded traces."),
-    "next-measurement": ("predict", "Recommend the workers to measure next (parameter servers)."),
+    "next-measurement": ("predict", "Recommend the workers or nodes to measure next."),
     "plan": ("predict", "Choose the number of workers for a deadline or a price."),
     "predict": ("predict", "Predict throughput against the number of workers."),
-    "profile": ("profile", "Profile a job of yours on two nodes."),
+    "profile": ("profile", "Train a function of yours, and record it."),
+    "record": ("profile", "Record a few steps of a PyTorch job, as it is."),
     "report": ("predict", "Write a prediction as a page that computes what-ifs."),
     "schedule": ("schedule", "Run jobs on a simulated cluster under policies."),
     "schedule-study": ("schedule", "Compare policies over load, with replications."),
@@ -56,12 +57,13 @@ class _Lazy(click.Group):
 )
 @click.version_option(__version__)
 def cli() -> None:
-    """Throughput of distributed training against node count, from a two-node profile.
+    """Throughput of distributed training against node count, from two nodes.
 
     \b
     queuemodel demo                                  try it on this machine
-    queuemodel profile cnn -o cnn.json               profile a job of yours
-    queuemodel import-trace traces/ --batch-size 32 -o cnn.json
+    queuemodel predict steps.csv --workers 8,64      from a table of step times
+    queuemodel record -o trace_n2 -- torchrun --nproc-per-node 2 train.py
+    queuemodel import-trace trace_n1/ trace_n2/ --batch-size 32 -o cnn.json
     queuemodel fit cnn.json                          its parameters
     queuemodel predict cnn.json --workers 1:32 --plot cnn.png
     queuemodel next-measurement cnn.json             what to measure next

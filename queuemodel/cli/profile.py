@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shlex
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -18,7 +22,7 @@ from ..base.drawing import save_figure
 from ..base.errors import DataError
 from ..base.files import read_bytes
 from ..base.recognition import TRACE, mistaken
-from ..base.results import SHOWN_NOTES
+from ..base.results import SHOWN_NOTES, counted
 from ..models.predict import predict
 from ..profile.examples import copy_examples, example_files
 from ..profile.profile import Profile
@@ -45,8 +49,6 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @ask.option("--noise-steps", ask.WHOLE, help="All-reduce: for the gradient noise scale, all ranks.  [default: 10]")
 @ask.option("--ps", metavar="HOST:PORT", help="A running parameter server ('queuemodel serve').")
 @ask.option("--worker", metavar="HOST:PORT", help="A running worker.")
-@ask.option("--master", metavar="HOST:PORT", help="PyTorch: address of rank 0, for several machines.")
-@ask.option("--rank", ask.WHOLE, help="PyTorch: this machine's, from 0; rank 0 writes the profile.")
 @ask.option("--time-limit", ask.DURATION, default="10min", show_default=True, help="Of the whole run.")
 @ask.option("--batch-size", ask.WHOLE, help="TensorFlow: examples per step.  [default: the data set's]")
 @ask.option("--traces", type=click.Path(), metavar="FOLDER", help="Keep the recorded traces there.")
@@ -61,15 +63,15 @@ def profile_command(
     output_format: str,
     **settings: Any,
 ) -> None:
-    """Train MODEL for a short while on this machine, or on several, and record where its time goes.
+    """Train MODEL for a short while, and record where its time goes; `record` records a whole PyTorch job.
 
     MODEL is package.module:function. For TensorFlow it returns a compiled Keras model and a tf.data.Dataset of (x, y)
     batches, or is a built-in: mlp, cnn, embedding, transformer; one parameter server and one worker are started on
     this machine, unless --ps and --worker place them. With --strategy all-reduce
     rank 0 trains alone, then two ranks with MultiWorkerMirroredStrategy, all on this machine. For PyTorch it returns a
     module and a function that trains it on one batch and returns the number of examples; rank 0 trains alone, then two
-    ranks with DistributedDataParallel over gloo, all on this machine unless --master and --rank are given. With --ranks
-    3, three are recorded as well, which some networks need (see `queuemodel next-measurement`).
+    ranks with DistributedDataParallel over gloo, all on this machine. With --ranks 3, three are recorded as well, which
+    some networks need (see `queuemodel next-measurement`).
 
     \b
     Examples:
@@ -77,8 +79,6 @@ def profile_command(
       queuemodel profile train:make --ps 10.0.0.5:2222 --worker 10.0.0.6:2222
       queuemodel profile mlp --strategy all-reduce -o mirrored.json
       queuemodel profile --framework torch train:make -o ddp.json
-      queuemodel profile --framework torch train:make --ranks 3 \\
-        --master 10.0.0.5:29500 --rank 0
     """
     chosen = (framework, strategy or (RANKS if framework == "torch" else SERVERS))
     if chosen not in BACKENDS:
@@ -89,15 +89,12 @@ def profile_command(
         kind = f"--framework {framework}" + (f" --strategy {strategy}" if strategy else "")
         raise DataError(f"--{wrong[0].replace('_', '-')}: not for {kind}; leave it out")
     recorded = recorded_live(backend(model, **known), output=output, **run)
-    if recorded is None:
-        click.echo("rank 0 has what this rank recorded, and writes the profile")
-        return
     ask.show_profile(recorded, output_format)
     for remark in [*_remarks(recorded, noise=known.get("noise_steps") != 0), f"wrote {output}"]:
         click.echo(remark, err=output_format != "table")
 
 
-def recorded_live(backend: Backend, **settings: Any) -> Profile | None:
+def recorded_live(backend: Backend, **settings: Any) -> Profile:
     """Profile; a signal ends the command with the status that a shell expects."""
     try:
         return profile_live(backend, **settings)
@@ -120,6 +117,51 @@ def _remarks(profile: Profile, *, noise: bool) -> Iterator[str]:
             "\nno gradient noise recorded: all ranks trained on the same examples, or gradients are no numbers; let "
             "each draw its own"
         )
+
+
+@ask.command()
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@ask.option("--steps", type=click.IntRange(1), default=12, show_default=True, help="To record.")
+@ask.option("--warmup", type=click.IntRange(2), default=5, show_default=True, help="Unrecorded steps before.")
+@ask.option("-o --output", type=click.Path(file_okay=False, path_type=Path), default="traces", show_default=True,
+            help="Folder of this run, for a file of each rank.")  # fmt: skip
+def record_command(command: tuple[str, ...], output: Path, **settings: int) -> None:
+    """Run COMMAND, which trains with PyTorch, and record a few steps of each rank on this machine.
+
+    The training script stays as it is; plain PyTorch, Lightning and Hugging Face's Trainer work alike. A step ends with
+    each update by the first optimizer. The job ends once all ranks have recorded. Of several nodes, start each one's
+    COMMAND in this way, and bring the files into one folder. Then import the folders of runs on 1 node and on 2.
+
+    \b
+    Examples:
+      queuemodel record -o trace_n1 -- torchrun --nproc-per-node 8 train.py
+      queuemodel record -o trace_n2 -- torchrun --nnodes 2 \\
+        --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node-1 train.py
+    """
+    if old := _recorded_files(output):
+        raise DataError(f"--output: {old[0]} is there from another run; name a new folder")
+    there = {pytorch.SETTINGS: json.dumps({"folder": str(output.resolve()), "end": True, **settings})}
+    path = os.pathsep.join(filter(None, [str(pytorch.INJECTED), os.environ.get("PYTHONPATH")]))
+    try:
+        done = subprocess.run(command, env={**os.environ, **there, "PYTHONPATH": path}, check=False)
+    except OSError as error:
+        raise DataError(f"{command[0]}: cannot be started: {error.strerror}") from None
+    recorded = _recorded_files(output)
+    if not recorded:
+        raise DataError(
+            f"{shlex.join(command)}: nothing was recorded in {settings['warmup'] + 1} updates by an optimizer of "
+            f"PyTorch's, and the status is {done.returncode}; train for longer, or lower --warmup"
+        )
+    click.echo(
+        f"recorded {counted(len(recorded), 'rank')} in {output}; give this folder, and that of a run on another number "
+        "of nodes, to queuemodel import-trace"
+    )
+    if done.returncode:
+        raise click.exceptions.Exit(done.returncode)
+
+
+def _recorded_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob(pytorch.FILE.format("*")))
 
 
 @ask.command()
@@ -229,8 +271,8 @@ def _refuse(options: dict[str, object], traces: str) -> None:
 
 #: By framework: backend, default model, number of recorded steps.
 DEMOS = {
-    "tensorflow": (tensorflow.ParameterServer, "cnn", 40),
     "torch": (pytorch.DataParallel, "queuemodel.adapters.pytorch.examples:mlp", 12),
+    "tensorflow": (tensorflow.ParameterServer, "cnn", 40),
 }
 
 #: Numbers of workers in the table; the picture has all.
@@ -238,22 +280,23 @@ SHOWN = (1, 2, 4, 8, 16, 32)
 
 
 @ask.command()
-@ask.one_of("--framework", list(DEMOS), "A parameter server and a worker, or data-parallel ranks.",
-            default="tensorflow", show_default=True)  # fmt: skip
-@ask.option("--model", help="A built-in model (TensorFlow), or package.module:function.  [default: cnn; torch: mlp]")
-@ask.option("--steps", type=click.IntRange(2), help="To record.  [default: 40; torch: 12]")
+@ask.one_of("--framework", list(DEMOS), "Data-parallel ranks, or a parameter server and a worker.",
+            default=lambda: "tensorflow" if find_spec("tensorflow") and not find_spec("torch") else "torch",
+            show_default="torch unless only TensorFlow is installed")  # fmt: skip
+@ask.option("--model", help="Built-in (TensorFlow), or package.module:function.  [default: mlp; TensorFlow: cnn]")
+@ask.option("--steps", type=click.IntRange(2), help="To record.  [default: 12; TensorFlow: 40]")
 @ask.option("-o --output", type=click.Path(file_okay=False), default="demo", show_default=True, help="Folder.")
 @ask.format_option
 def demo_command(framework: str, model: str | None, steps: int | None, output: str, output_format: str) -> None:
     """Profile a small model on this machine, and predict 1 to 32 workers.
 
-    TensorFlow trains a Keras model on a loopback parameter server and worker; PyTorch a module on one rank and then on
-    two, with DistributedDataParallel over gloo.
+    PyTorch trains a module on one rank and then on two, with DistributedDataParallel over gloo; TensorFlow a Keras
+    model on a loopback parameter server and worker.
 
     \b
     Examples:
       queuemodel demo -o demo
-      queuemodel demo --framework torch -o demo-ddp
+      queuemodel demo --framework tensorflow -o demo-ps
     """
     backend, usual, count = DEMOS[framework]
     folder = Path(output)
@@ -271,7 +314,6 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
         if new:
             with contextlib.suppress(OSError):  # with files in it, it stays
                 folder.rmdir()
-    assert profile is not None  # all ranks are here
     curve = predict(profile, workers=range(1, 33), progress=ask.watched())
     save_figure(curve.plot(), picture)
     wrote = f"wrote {recorded} and {picture}"

@@ -234,7 +234,7 @@ CARELESS = {
         "--seed 1.5": "whole number",
     },
     "profile mlp": {
-        "--steps 0": "--steps must be", "--rank -1": "--rank: not for", "--time-limit 10": "10h, 10min or 10s",
+        "--steps 0": "--steps must be", "--ranks -1": "--ranks: not for", "--time-limit 10": "10h, 10min or 10s",
     },
     "predict": {
         "''": "", "folder": "not a profile", "empty.csv": "the file is empty", "help": "cannot be read",

@@ -1,6 +1,7 @@
-"""Data-parallel PyTorch: traces of ``torch.profiler``, and live runs, which load it in their processes."""
+"""PyTorch: traces of ``torch.profiler``, recording of running jobs, and live runs, which load it in their processes."""
 
+from .injected import FILE, INJECTED, SETTINGS, record_steps
 from .live import DataParallel
 from .traces import SUFFIXES, read_pytorch
 
-__all__ = ["SUFFIXES", "DataParallel", "read_pytorch"]
+__all__ = ["FILE", "INJECTED", "SETTINGS", "SUFFIXES", "DataParallel", "read_pytorch", "record_steps"]
