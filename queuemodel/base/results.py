@@ -8,10 +8,10 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,26 @@ LONGEST_WORD = 24
 SHOWN_NOTES = 3
 
 Rows = Sequence[dict[str, Any]]
+#: Kinds of notes in the order of their use: what contradicts the data; what is assumed, or estimated; what would
+#: narrow the interval.
+NOTE_KINDS = ("doubt", "assumed", "narrow", "other")
+
+
+class Note(NamedTuple):
+    """A clause on what an answer rests on."""
+
+    text: str
+    kind: Literal["doubt", "assumed", "narrow", "other"] = "other"
+
+
+def joined(notes: Iterable[Note]) -> str:
+    """Their clauses in one text."""
+    return "; ".join(note.text for note in notes if note.text)
+
+
+def ranked(notes: Iterable[Note]) -> list[str]:
+    """Their clauses in the order of their use."""
+    return [note.text for note in sorted(notes, key=lambda note: NOTE_KINDS.index(note.kind)) if note.text]
 
 
 def counted(number: int | float, noun: str) -> str:

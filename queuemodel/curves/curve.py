@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from ..base.checks import require_count, require_number
 from ..base.errors import ModelError
-from ..base.results import Result, counted, finite, percent, rows_of, significant
+from ..base.results import Note, Result, counted, finite, joined, percent, ranked, rows_of, significant
 from ..report import report_page
 from .figures import plot_throughput
 from .measuring import next_measurement
@@ -25,16 +24,6 @@ if TYPE_CHECKING:
     from ..profile.profile import Profile
 
 MOST_WORKERS = 10_000
-
-#: Clauses of a note in the order of their use: what is wrong with the data, or unusual; what is assumed, or estimated.
-USES = [
-    re.compile(words)
-    for words in (
-        r"an outlier|does not fit|contradict|is the bandwidth right",
-        r"off the fit|off by up to",
-        r"^knee|assumed|estimated",
-    )
-]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,8 +67,10 @@ class ThroughputCurve(Result):
         Largest number of workers measured on such machines, above which the curve extrapolates (0: all of it).
     measured : tuple of (workers, steps per second)
         What was measured, for plots and tables.
-    method, assumption, note : str
-        How it was predicted, what is assumed about how the job trains, and what limits the answer.
+    method, assumption : str
+        How it was predicted, and what is assumed about how the job trains.
+    remarks : tuple of Note
+        What limits the answer.
     synchronous : bool
         Whether all workers make their steps together, in rounds.
     steps_per_round : ndarray
@@ -115,7 +106,7 @@ class ThroughputCurve(Result):
     measured: tuple[tuple[int, float], ...] = ()
     method: str = ""
     assumption: str = ""
-    note: str = ""
+    remarks: tuple[Note, ...] = ()
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Any = None
@@ -330,14 +321,15 @@ class ThroughputCurve(Result):
 
     def notes(self) -> list[str]:
         """What contradicts the data, is assumed, would narrow the interval; then how it was predicted."""
-        doubts, others = by_use(self.note)
         told = self.assumption.removeprefix("assuming ").removesuffix(" is assumed")
-        assumption = f"assumed: {told}" if told else ""
-        method = f"method: {self.method}" if self.method else ""
-        assumed = [clause for clause in others if USES[-1].search(clause)]
-        rest = [clause for clause in others if clause not in assumed]
-        ranked = [*doubts, assumption, *assumed, self._narrowing, method, self._profiled, *rest]
-        return list(filter(None, ranked))
+        assumption = Note(f"assumed: {told}" if told else "", "assumed")
+        method = Note(f"method: {self.method}" if self.method else "")
+        return ranked([assumption, method, Note(self._profiled), *self.remarks, Note(self._narrowing, "narrow")])
+
+    @property
+    def note(self) -> str:
+        """The remarks in one text."""
+        return joined(self.remarks)
 
     @property
     def _narrowing(self) -> str:
@@ -367,15 +359,6 @@ class ThroughputCurve(Result):
         how = f"throughput{unit}{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
         parts = (how, f"intervals of {percent(self.confidence)}", self._profiled, self.note)
         return "; ".join(filter(None, parts))
-
-
-def by_use(note: str) -> tuple[list[str], list[str]]:
-    """Clauses of a note that contradict the data, and all others; of several that are only unusual, the first one."""
-    clauses = [clause for clause in note.split("; ") if clause]
-    wrong, unusual = ([clause for clause in clauses if words.search(clause)] for words in USES[:2])
-    unusual = [clause for clause in unusual if clause not in wrong]
-    others = [clause for clause in clauses if clause not in (*wrong, *unusual)]
-    return [*wrong, *unusual[:1]], [*others, *unusual[1:]]
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:

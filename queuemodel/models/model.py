@@ -12,8 +12,8 @@ import numpy as np
 
 from ..base.checks import require_seed, require_share
 from ..base.estimates import Parameter
-from ..base.results import Result, counted, percent
-from ..curves.curve import ThroughputCurve, by_use, require_workers
+from ..base.results import Note, Result, counted, joined, percent, ranked
+from ..curves.curve import ThroughputCurve, require_workers
 from ..curves.prediction import Prediction
 from ..profile.job import Job
 from ..profile.measurements import Measurement
@@ -62,7 +62,7 @@ class Outcome:
     noise: np.ndarray | float = 0.0  # (n,): Relative standard error of a measurement there, unless it has its own
     breakdown: Callable[[np.ndarray], Breakdown] = lambda X: Breakdown()  # of the throughput that is predicted
     method: str
-    note: str = ""
+    remarks: tuple[Note, ...] = ()
     assumption: str = ""
     parameter_servers: int = 0
     workers_per_node: int = 1
@@ -77,7 +77,7 @@ class Outcome:
 class Model(Result):
     """What was fitted to one kind of data; changed by `what_if`, asked by `throughput`.
 
-    A model says what it found (`parameters`, `note`), which questions it answers (``changes``), and its `outcome`.
+    A model says what it found (`parameters`, `remarks`), which questions it answers (``changes``), and its `outcome`.
     """
 
     scenario: Scenario = field(default_factory=Scenario)  # What differs from the machines of the data
@@ -97,9 +97,14 @@ class Model(Result):
         return "examples"
 
     @property
-    def note(self) -> str:
+    def remarks(self) -> tuple[Note, ...]:
         """What this fit cannot know, and what contradicts it."""
-        return ""
+        return ()
+
+    @property
+    def note(self) -> str:
+        """The remarks in one text."""
+        return joined(self.remarks)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -205,13 +210,12 @@ class Model(Result):
         return [one.to_row(shown=True) for one in self.parameters]
 
     def answer(self) -> str:
-        """The caption without the clauses of `notes`."""
-        return "; ".join(clause for clause in self.caption().split("; ") if clause not in self.note.split("; "))
+        """The caption without the remarks."""
+        return self.caption().removesuffix(self.note).removesuffix("; ")
 
     def notes(self) -> list[str]:
         """What the fit assumes, does not determine, and what contradicts it."""
-        doubts, others = by_use(self.note)
-        return [*doubts, *others]
+        return ranked(self.remarks)
 
     def details(self) -> list[str]:
         """Notes of the parameters."""
@@ -272,17 +276,14 @@ def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:
     likely = sorted(zip(posterior.kinds(len(outcome.kinds) or 1).tolist(), outcome.kinds, strict=False), reverse=True)
     by = ", ".join(f"{name} {percent(share)}" for share, name in likely)
     wrong = [point for point, off in zip(points, outliers, strict=True) if off]
-    notes = [
-        ": ".join(filter(None, [f"calibrated by {counted(len(points), 'measurement')}", by])),
-        doubt(wrong, "the prediction and the other measurements") if wrong else "",
-        outcome.note,
-    ]
+    calibrated = ": ".join(filter(None, [f"calibrated by {counted(len(points), 'measurement')}", by]))
+    against = doubt(wrong, "the prediction and the other measurements") if wrong else ""
     return replace(
         outcome,
         throughput=posterior.interval(0.9)[0],
         prediction=posterior,
         method=outcome.method.replace(outcome.kinds[0], likely[0][1]) if outcome.kinds else outcome.method,
-        note="; ".join(filter(None, notes)),
+        remarks=(Note(calibrated), Note(against, "doubt"), *outcome.remarks),
     )
 
 
@@ -313,7 +314,6 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         bottleneck=parts.bottleneck,
         **rows,
         **{name: getattr(outcome, name) for name in FROM_OUTCOME},
-        note=outcome.note,
         steps_per_round=outcome.steps_per_round[at] if len(outcome.steps_per_round) else NONE,
         model=model,
     )
@@ -321,6 +321,6 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
 
 #: Fields of a curve that are those of its outcome.
 FROM_OUTCOME = (
-    "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption",
+    "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption", "remarks",
     "synchronous", "asynchronous",
 )  # fmt: skip

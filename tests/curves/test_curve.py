@@ -9,6 +9,7 @@ from matplotlib import pyplot as plt
 
 import queuemodel as qm
 from queuemodel import queueing
+from queuemodel.base.results import Note
 from queuemodel.curves import plot_comparison, plot_efficiency, plot_step_time, plot_throughput
 
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
@@ -73,7 +74,7 @@ def test_every_field_of_rows_and_of_json_is_that_of_the_curve(rounds, synchronou
         N, X, 0.8 * X, 1.3 * X, single=1.7, batch_size=11, parameter_servers=2, workers_per_node=4, confidence=0.7,
         stations=("a", "b"), think_time=X, bound_lower=0.5 * X, bound_upper=1.1 * X, saturation_workers=3.5,
         bottleneck="b", profiled_workers=4, measured=((4, 5.1), (3, 2.0)), method="by hand", assumption="one",
-        note="two", synchronous=synchronous, steps_per_round=np.array(rounds), dataset_size=770, **each,
+        remarks=(Note("two"),), synchronous=synchronous, steps_per_round=np.array(rounds), dataset_size=770, **each,
     )  # fmt: skip
     per = X / rounds if rounds else X / N
     lists = {"workers": N, "steps_per_second": X, "lower": 0.8 * X, "upper": 1.3 * X, "examples_per_second": 11 * X}
@@ -162,15 +163,17 @@ def test_the_answer_stands_first_in_the_units_of_the_job():
 
 
 def test_notes_are_in_order_of_use_and_three_unless_explained():
-    clauses = [
-        "a link is shared",
-        "latency is assumed",
-        "4 GPUs: +30 % off the fit, an outlier",
-        "8 GPUs: -9 % off the fit, unlike published jobs",
-        "2 GPUs: -8 % off the fit, unlike published jobs",
-    ]
-    curve = of_ranks(note="; ".join(clauses), method="by hand", assumption="assuming a ring")
-    outlier, first, second = clauses[2:]
+    clauses = {
+        "a link is shared": "other",
+        "latency is assumed": "assumed",
+        "4 GPUs: +30 % off the fit, an outlier": "doubt",
+        "8 GPUs: -9 % off the fit, unlike published jobs": "doubt",
+        "2 GPUs: -8 % off the fit, unlike published jobs": "other",
+    }
+    curve = of_ranks(
+        remarks=tuple(Note(*one) for one in clauses.items()), method="by hand", assumption="assuming a ring"
+    )
+    outlier, first, second = [*clauses][2:]
     assert curve.notes() == [
         outlier, first, "assumed: a ring", "latency is assumed", "method: by hand",
         "profiled up to 4 workers", "a link is shared", second,

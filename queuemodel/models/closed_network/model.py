@@ -15,7 +15,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Origin, Parameter
 from ...base.files import constants
-from ...base.results import counted
+from ...base.results import Note, counted
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import transfer_time
 from ...profile.job import Job
@@ -32,9 +32,10 @@ from .fit import Fitted, Recorded, step_parameters
 from .rules import Barrier, Pace, Rule, rule_for
 
 #: The note where the congestion control is unknown.
-UNSPECIFIED = (
+UNSPECIFIED = Note(
     "TCP congestion control is unknown, so intervals reach down to BBR with few connections: specify it "
-    "(--congestion-control) to narrow them"
+    "(--congestion-control) to narrow them",
+    "narrow",
 )
 _NUMBERS = constants(__package__)
 #: Relative standard error of one measurement: of a minute's run, and of two asynchronous workers.
@@ -92,9 +93,9 @@ class TrainingModel(Model):
         return (*rows, *self.fitted.others)
 
     @property
-    def note(self) -> str:
+    def remarks(self) -> tuple[Note, ...]:
         """What this fit does not determine, and what contradicts it."""
-        return "; ".join(filter(None, (self.fitted.contradiction, self.fitted.note)))
+        return Note(self.fitted.contradiction, "doubt"), *self.fitted.remarks
 
     @property
     def job(self) -> Job:
@@ -320,7 +321,7 @@ class TrainingModel(Model):
             noise=self._noise(workers),
             breakdown=breakdown,
             method=f"closed network by {self.solver!r}" if self.solver else self.rule.method,
-            note="; ".join(filter(None, (self.note, UNSPECIFIED if self.fitted.few_flows_if_bbr else ""))),
+            remarks=(*self.remarks, *((UNSPECIFIED,) if self.fitted.few_flows_if_bbr else ())),
             parameter_servers=self.servers.count,
             profiled_workers=self.profiled_workers,
             measured=self.measured,

@@ -14,7 +14,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import counted, percent
+from ...base.results import Note, counted, percent
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.measurements import Measurement
@@ -266,7 +266,7 @@ class AllReduceModel(RankModel):
                 bottleneck=max(shares, key=shares.__getitem__),
             ),
             method=f"all-reduce ({self._algorithm}, max-plus recursion over recorded rounds)",
-            note=self.note,
+            remarks=self.remarks,
             parameter_servers=getattr(self.collective, "servers", 0),
             workers_per_node=getattr(self.collective, "ranks_per_node", 1),
             profiled_workers=max(0 if self.other_machines else fitted.ranks, *(p.workers for p in here), 0),
@@ -357,45 +357,46 @@ class AllReduceModel(RankModel):
         _ = self.scheme, self.collective
 
     @property
-    def note(self) -> str:
+    def remarks(self) -> tuple[Note, ...]:
         """What the profile does not determine."""
-        notes = []
+        notes: list[Note] = []
         if not self.fitted.latency_known and self.scenario.latency is None:
-            notes.append("latency is assumed: hardly identifiable from two nodes")
+            notes.append(Note("latency is assumed: hardly identifiable from two nodes", "assumed"))
         if self.fitted.unrecorded:
             recorded = self.fitted.ranks - self.fitted.unrecorded
-            notes.append(
+            notes.append(Note(
                 f"{recorded} of {self.fitted.ranks} ranks recorded: differences between ranks are unknown, the "
                 f"interval allows {percent(UNRECORDED)} of computation for them"
-            )
+            ))  # fmt: skip
         elif len(self.fitted.computed) < FEW_ROUNDS:
-            notes.append(
-                f"{len(self.fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers"
-            )
+            few = f"{len(self.fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers"
+            notes.append(Note(few))
         if self._in_turn:
-            notes.append("with one message at a time links idle, and carry less with more ranks on some networks")
+            idle = "with one message at a time links idle, and carry less with more ranks on some networks"
             if self.network.buffer:
-                notes[-1] = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
+                idle = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
             elif self.fitted.ranks == 2 and self._in_turn_error > IN_TURN_FROM_THREE:
                 network = "specify congestion control and buffers (--congestion-control, --buffer), or "
-                notes[-1] += f": {network * (self.fitted.congestion_control == 'unknown')}record three ranks"
+                idle += f": {network * (self.fitted.congestion_control == 'unknown')}record three ranks"
+            notes.append(Note(idle, "assumed" if self.network.buffer else "other"))
         computed = float(self.fitted.computed.mean())
         if self.fitted.alone > UNLIKE * (computed + self.fitted.tail) or computed > UNLIKE * self.fitted.alone:
-            notes.append(
+            notes.append(Note(
                 f"a rank computes for {self.fitted.alone:.3g} s alone, for {computed:.3g} s among "
                 f"{self.fitted.ranks}: other batches, or ranks that share a processor"
-            )
+            ))  # fmt: skip
         if self.loading:
-            notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will")
+            notes.append(Note(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will"))
         if self.fitted.paces:
             slow = int(np.argmax(np.abs(np.log(self.fitted.paces))))
-            notes.append(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as assumed of others")
-        notes += [check(self.fitted.bandwidth, self.fitted.nominal) for check in (contradiction, hardly_used)]
+            notes.append(Note(f"rank {slow} takes {self.fitted.paces[slow]:.3g} times as long as assumed of others"))
+        checks = (contradiction, hardly_used)
+        notes += [Note(check(self.fitted.bandwidth, self.fitted.nominal), "doubt") for check in checks]
         if self.fitted.ranks == 0:
-            notes.append("no round was recorded: computation and links are those of steps on parameter servers")
+            notes.append(Note("no round was recorded: computation and links are those of steps on parameter servers"))
         elif self.scenario.oversubscription is None:
-            notes.append(f"{self.fitted.ranks} nodes do not identify oversubscription of the network's core")
-        return "; ".join(filter(None, notes))
+            notes.append(Note(f"{self.fitted.ranks} nodes do not identify oversubscription of the network's core"))
+        return tuple(notes)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

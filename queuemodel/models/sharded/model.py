@@ -13,7 +13,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import counted, percent
+from ...base.results import Note, counted, percent
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.measurements import Measurement
@@ -246,7 +246,7 @@ class ShardedModel(RankModel):
                 bottleneck=max(shares, key=shares.__getitem__),
             ),
             method=f"sharded ({name_of(self.placement(2).collective)}, max-plus recursion over recorded rounds)",
-            note=self.note,
+            remarks=self.remarks,
             workers_per_node=self.placement(1).per_node,
             profiled_workers=max(0 if self.other_machines else fitted.ranks, *(p.workers for p in here), 0),
             measured=tuple((p.workers, p.steps_per_second) for p in here),
@@ -291,28 +291,30 @@ class ShardedModel(RankModel):
         return (self.fitted.alone - float(self.fitted.rows.sum(axis=1).mean())) * self.slowness
 
     @property
-    def note(self) -> str:
+    def remarks(self) -> tuple[Note, ...]:
         """What the profile does not determine."""
-        fitted, notes = self.fitted, []
+        fitted = self.fitted
+        notes: list[Note] = []
         if not fitted.latency_known and self.scenario.latency is None:
-            notes.append("latency is assumed: hardly identifiable from two nodes")
+            notes.append(Note("latency is assumed: hardly identifiable from two nodes", "assumed"))
         if fitted.unrecorded:
-            notes.append(
+            notes.append(Note(
                 f"{fitted.ranks - fitted.unrecorded} of {fitted.ranks} ranks recorded: differences between ranks are "
                 f"unknown, the interval allows {percent(UNRECORDED)} of computation for them"
-            )
+            ))  # fmt: skip
         if fitted.ranks == 2 and fitted.library.single and fitted.congestion_control == "unknown":
-            notes.append(
+            notes.append(Note(
                 "two ranks send both ways over one connection: specify congestion control (--congestion-control), or "
-                "record three ranks"
-            )
+                "record three ranks",
+                "narrow",
+            ))  # fmt: skip
         if fitted.paces:
             slow = int(np.argmax(np.abs(np.log(fitted.paces))))
-            notes.append(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others")
-        notes += [check(fitted.link.bandwidth, fitted.nominal) for check in (contradiction, hardly_used)]
+            notes.append(Note(f"rank {slow} takes {fitted.paces[slow]:.3g} times as long as assumed of others"))
+        notes += [Note(check(fitted.link.bandwidth, fitted.nominal), "doubt") for check in (contradiction, hardly_used)]
         if abs(fitted.missed) > RECORDED_ERROR:
-            notes.append(f"recorded rounds replay only within {percent(abs(fitted.missed))}")
-        return "; ".join(filter(None, notes))
+            notes.append(Note(f"recorded rounds replay only within {percent(abs(fitted.missed))}"))
+        return tuple(notes)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
