@@ -161,12 +161,12 @@ def finite(value: Any) -> Any:
 class Result:
     """Text, HTML, JSON and DataFrame of a result's own `to_rows`, `caption`, `answer` and `notes`.
 
-    Text and HTML have the answer first, then the tables, then notes. A subclass may replace `shown_rows` or `tables`
+    Text and HTML have the answer first, then the tables, then notes. A subclass may replace `_shown_rows` or `_tables`
     (printed) and `to_dict` (JSON), and have a `plot` (Jupyter). As a dataclass it needs ``repr=False``.
     """
 
     __slots__ = ()
-    digits = 4  # significant, of printed numbers
+    _digits = 4  # significant, of printed numbers
 
     def __post_init__(self) -> None:
         """Make the arrays of a dataclass read-only."""
@@ -190,17 +190,17 @@ class Result:
         """What the answer rests on and what limits it, a clause each; the first three are printed below the tables."""
         return []
 
-    def details(self) -> list[str]:
+    def _details(self) -> list[str]:
         """Further clauses, which are printed on request alone."""
         return []
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows that print shows."""
         return self.to_rows()
 
-    def tables(self) -> list[list[dict[str, Any]]]:
+    def _tables(self) -> list[list[dict[str, Any]]]:
         """The printed tables, in their order."""
-        return [self.shown_rows()]
+        return [self._shown_rows()]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -218,9 +218,9 @@ class Result:
 
     def to_text(self, width: int | None = None, *, explain: bool = False) -> str:
         """Answer, tables and notes, in lines of at most ``width`` characters; with ``explain`` every note."""
-        return "\n".join(filter(None, self.paragraphs(width, explain=explain)))
+        return "\n".join(filter(None, self._paragraphs(width, explain=explain)))
 
-    def paragraphs(
+    def _paragraphs(
         self, width: int | None = None, *, explain: bool = False, how: str = "to_text(explain=True)"
     ) -> tuple[str, str, str]:
         """Answer, tables and notes as texts; the last note says ``how`` to see those that are left out."""
@@ -230,13 +230,13 @@ class Result:
 
         shown, others = self._sentences(explain)
         more = [f"({len(others)} more: {how})"] if others else []
-        tables = "\n".join(text_table(rows, digits=self.digits, width=width) for rows in self.tables())
+        tables = "\n".join(text_table(rows, digits=self._digits, width=width) for rows in self._tables())
         return wrapped(self.answer()), tables, "\n".join(map(wrapped, [*shown, *more]))
 
     def _sentences(self, explain: bool) -> tuple[list[str], list[str]]:
         """Notes as sentences: those to show, and the others."""
         every = [f"{clause[:1].upper()}{clause[1:]}{'' if clause.endswith(('.', '?')) else '.'}"
-                 for clause in (*self.notes(), *self.details())]  # fmt: skip
+                 for clause in (*self.notes(), *self._details())]  # fmt: skip
         most = len(every) if explain else min(SHOWN_NOTES, len(self.notes()))
         return every[:most], every[most:]
 
@@ -245,7 +245,7 @@ class Result:
         return self.to_text(shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None)
 
     def _repr_html_(self) -> str:
-        tables = [tabulate(rows, digits=self.digits, form="html") for rows in self.tables()]
+        tables = [tabulate(rows, digits=self._digits, form="html") for rows in self._tables()]
         picture = ""
         if draw := getattr(self, "plot", None):
             from .drawing import svg_image

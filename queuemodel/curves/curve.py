@@ -111,7 +111,7 @@ class ThroughputCurve(Result):
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Any = None
     asynchronous: bool = False
-    digits = 3
+    _digits = 3
 
     @property
     def nodes(self) -> np.ndarray:
@@ -298,7 +298,7 @@ class ThroughputCurve(Result):
             "curve", curve_data(self, profile=profile, questions=questions, progress=progress), path=path
         )
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """`to_rows`, with the bottleneck's utilization only and the base of speedup: what fits."""
         others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
         headers = {"gpus": "GPUs"} | ({"speedup": f"speedup over {self.base}"} if self.base else {})

@@ -110,14 +110,14 @@ class Plan(Result):
     work: str = ""  # of the whole training, in words
     recommendation: str = ""  # the first choice, in words
     remarks: tuple[str, ...] = ()  # why a goal has no answer, and what it would need; answers that end with the curve
-    digits = 3
+    _digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per choice (times in hours)."""
         names = ("goal", "workers", "workers_point", "workers_interval", "nodes", "probability")
         return [{name: getattr(c, name) for name in names} | c.figures() for c in self.choices]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """Goal, machines, time and cost; the answer by the point estimate where it is another."""
         other = any(c.workers_point != c.workers for c in self.choices)
         return in_use([{"goal": c.goal} | c.shown(self.curve, self.currency, point=other) for c in self.choices])

@@ -66,7 +66,6 @@ def what_ifs_of(curve: Curve) -> list[WhatIf]:
     found = []
     for one in (
         WhatIf("parameter_servers", "parameter servers", curve.parameter_servers, choices=servers),
-        WhatIf("ranks_per_node", "ranks per node", scenario.ranks_per_node or 1, choices=(1, 2, 4, 8)),
         WhatIf("gpus_per_node", "GPUs per node", curve.workers_per_node, choices=(1, 2, 4, 8)),
         WhatIf("batch_size", "batch size of a worker", curve.batch_size, choices=sizes),
         WhatIf("accelerator_speed", "accelerator speed", 1.0, 1.0, "× profiled", choices=speeds),

@@ -134,7 +134,7 @@ class InstancePlan(Result):
 
     offers: tuple[Offer, ...]
     currency: str = ""
-    digits = 3
+    _digits = 3
 
     @property
     def cheapest(self) -> Offer | None:
@@ -145,7 +145,7 @@ class InstancePlan(Result):
         """One row per type of machine."""
         return [offer.to_row() for offer in self.offers]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """Times and costs where there is something to pay for, else throughput and what an hour of it costs."""
         others = () if any(math.isfinite(offer.choice.cost) for offer in self.offers) else ("examples", "price")
         point = any(offer.choice.workers_point != offer.choice.workers for offer in self.offers)

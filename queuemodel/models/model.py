@@ -205,7 +205,7 @@ class Model(Result):
         """One row per parameter."""
         return [parameter.to_row() for parameter in self.parameters]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows without what is in notes."""
         return [one.to_row(shown=True) for one in self.parameters]
 
@@ -217,7 +217,7 @@ class Model(Result):
         """What the fit assumes, does not determine, and what contradicts it."""
         return ranked(self.remarks)
 
-    def details(self) -> list[str]:
+    def _details(self) -> list[str]:
         """Notes of the parameters."""
         return [f"{one.name}: {one.note}" for one in self.parameters if one.note]
 

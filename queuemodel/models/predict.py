@@ -17,7 +17,7 @@ from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, NUMBERS, SHARDED, Scenario, of_group
+from ..profile.scenario import FIELDS, NUMBERS, SHARDED, SYNONYMS, Scenario, of_group
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
 from ..simulator.result import SimulatedRun
@@ -71,7 +71,7 @@ def fit(
         Fields of `Scenario`. Of throughputs alone: ``batch_size`` (1 unless given) and ``parameter_bytes`` of the job,
         which give the approximate saturation point of asynchronous servers, better with the bandwidth of their links,
         which all throughputs may have; of synchronous training ``sparse_gradients``, that most parameters are
-        embeddings, of which a step touches few rows, so that rounds grow with the group; and ``ranks_per_node`` of
+        embeddings, of which a step touches few rows, so that rounds grow with the group; and ``gpus_per_node`` of
         all-reduce, whose workers are ranks on whole nodes: most of what a ring sends crosses the network from the
         second node on, and grows little after.
 
@@ -239,7 +239,7 @@ def simulate(
     """
     if not isinstance(profile := as_data(profile), Profile):
         raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
-    fields = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
+    fields = {name: settings.pop(name) for name in list(settings) if name in (*FIELDS, *SYNONYMS)}
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(profile, question)
     if strategy == "all-reduce":
@@ -280,8 +280,6 @@ def require_answerable(data: Data, question: Scenario) -> str:
         raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
     if on_nodes(data) and strategy not in ON_NODES:
         raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
-    if question.gpus_per_node is not None and not (alone and strategy in ON_NODES):
-        raise ModelError(f"gpus_per_node applies to tables of step times or rates of {', '.join(ON_NODES)}")
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)

@@ -231,7 +231,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             for name, v in measures.items()
         ]
 
-    def tables(self) -> list[list[dict[str, Any]]]:
+    def _tables(self) -> list[list[dict[str, Any]]]:
         """The summary: a row per step would fill the screen."""
         return [self.summary()]
 

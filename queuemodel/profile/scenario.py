@@ -185,7 +185,6 @@ class Scenario:
         replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS),
     )
     batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
-    gpus_per_node: int | None = _ask("placements", "Cluster", "Tables: GPUs per node.", count(1_000_000))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
     bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(
@@ -203,7 +202,7 @@ class Scenario:
     gradient_precision: str | None = _ask(
         "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
     )
-    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
+    gpus_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
     shard_group: int | None = _ask(
         "sharded", "Cluster", "fsdp, hsdp: ranks that share a copy of the model; 0: all.", count(1_000_000, 0)
@@ -267,8 +266,8 @@ class Scenario:
         for one, other in PAIRS:
             if one in values and getattr(self, one) is not None and getattr(self, other) is None:
                 raise ModelError(f"{one} requires {other}; give both")
-        if self.ranks_per_node is not None and getattr(self.collective, "ranks_per_node", 1) > 1:
-            raise ModelError("collective determines the ranks per node; leave ranks_per_node out")
+        if self.gpus_per_node is not None and getattr(self.collective, "ranks_per_node", 1) > 1:
+            raise ModelError("collective determines the ranks per node; leave gpus_per_node out")
 
     @property
     def specified(self) -> dict[str, Any]:
@@ -303,6 +302,7 @@ class Scenario:
 
     def updated(self, **changes: Any) -> Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
+        changes = {SYNONYMS.get(name, name): value for name, value in changes.items()}
         new = {n: v for n, v in changes.items() if v is not None and (v is not False or n == "reshard")}
         if unknown := [name for name in new if name not in FIELDS]:
             near = nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", nor known here"
@@ -321,11 +321,13 @@ class Scenario:
 
 #: What `predict`, `simulate` and curves take besides.
 ARGUMENTS = ("workers", "method", "throughputs", "confidence", "seed", "progress", "steps")
+#: How else fields are called.
+SYNONYMS = {"ranks_per_node": "gpus_per_node"}
 #: Fields that go together.
 PAIRS = (
     ("precision", "parameters"),
     ("gathers", "parameters"),
-    ("inside_bandwidth", "ranks_per_node"),
+    ("inside_bandwidth", "gpus_per_node"),
     ("nodes_per_rack", "oversubscription"),
     ("oversubscription", "nodes_per_rack"),
     ("straggler_probability", "straggler_slowdown"),
@@ -347,5 +349,5 @@ def of_group(group: str) -> tuple[str, ...]:
 
 def require_answered(changes: Iterable[str], answered: Iterable[str], what: str) -> None:
     """Refuse a change that a model does not cover."""
-    if unknown := next((name for name in changes if name not in answered), None):
+    if unknown := next((name for name in changes if SYNONYMS.get(name, name) not in answered), None):
         raise ModelError(f"{unknown} is not a change {what}; specify {', '.join(sorted(answered))}")

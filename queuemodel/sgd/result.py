@@ -147,7 +147,7 @@ class Comparison(Result):
     note: str = ""  #: what to know before trusting it
     relative: bool = False  #: steps and times to the target are in those of a single worker
     problem: str = ""  #: what was trained instead of the job; empty for the job itself
-    digits = 3
+    _digits = 3
 
     @cached_property
     def seconds(self) -> np.ndarray:
@@ -207,7 +207,7 @@ class Comparison(Result):
         order = sorted(range(len(rows)), key=lambda i: (rows[i][time] is None, rows[i][time] or 0.0))
         return [rows[i] for i in order]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows without the interval of the rate, and without columns of which nothing is known."""
         rows = self.to_rows()
         hidden = {"steps_per_second_low", "steps_per_second_high"}
@@ -262,7 +262,7 @@ class StrategyPlan(Result):
     choices: tuple[StrategyChoice, ...]
     confidence: float  #: of their intervals
     deadline: float | None = None  #: seconds; what the probability is of, in every row
-    digits = 3
+    _digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each choice; None for what is unknown."""
@@ -271,7 +271,7 @@ class StrategyPlan(Result):
     def to_dict(self) -> dict[str, Any]:
         return {"confidence": self.confidence, "deadline": self.deadline, "choices": self.to_rows()}
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows, with what the probability is of."""
         of = "of arrival" if self.deadline is None else f"within {readable_duration(self.deadline)}"
         return [

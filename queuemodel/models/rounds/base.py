@@ -87,9 +87,9 @@ class RankModel(Model):
 
     def require_inside(self) -> None:
         """Refuse ranks that share a node where nothing tells how fast they are there."""
-        if (self.scenario.ranks_per_node or 1) > 1 and self.scenario.inside_bandwidth is None:
+        if (self.scenario.gpus_per_node or 1) > 1 and self.scenario.inside_bandwidth is None:
             raise ModelError(
-                "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
+                "gpus_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
                 "25GB/s of PCIe: ranks on nodes of their own do not show it"
             )
 

@@ -97,7 +97,7 @@ class AllReduceModel(RankModel):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
     Made of what `fit_rounds` found; changed by `what_if`; solved by `throughput`, whose workers are ranks, one on each
-    node unless ``ranks_per_node`` is specified, given throughputs ``measured`` on such machines. Of accumulated
+    node unless ``gpus_per_node`` is specified, given throughputs ``measured`` on such machines. Of accumulated
     steps (`no_sync`) the computation of the first is that of the last.
     """
 
@@ -123,7 +123,7 @@ class AllReduceModel(RankModel):
     def recorded(self) -> dict[str, Any]:
         """See `RankModel`."""
         fitted = self.fitted
-        return {"latency": fitted.latency, "collective": fitted.library.collective, "ranks_per_node": 1}
+        return {"latency": fitted.latency, "collective": fitted.library.collective, "gpus_per_node": 1}
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -178,8 +178,8 @@ class AllReduceModel(RankModel):
         """How ranks combine them, where they stand."""
         algorithm, wanted = self._combined, self.scenario
         self.require_inside()
-        if wanted.ranks_per_node is not None and wanted.inside_bandwidth is not None:
-            algorithm = Hierarchical(wanted.ranks_per_node, Link(wanted.inside_bandwidth), algorithm)
+        if wanted.gpus_per_node is not None and wanted.inside_bandwidth is not None:
+            algorithm = Hierarchical(wanted.gpus_per_node, Link(wanted.inside_bandwidth), algorithm)
         if wanted.nodes_per_rack is not None:
             algorithm = InRacks(algorithm, wanted.nodes_per_rack, wanted.oversubscription or 1.0)
         return algorithm

@@ -147,7 +147,7 @@ class SimulatedRounds(Result):
     times: np.ndarray  # (rounds,): Seconds of each round
     waits: np.ndarray  # (rounds, ranks): Seconds of it for which each rank waited for its input
     confidence: float  # Of the interval around the throughput
-    digits = 3
+    _digits = 3
 
     @property
     def waited(self) -> np.ndarray:

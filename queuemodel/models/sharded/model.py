@@ -96,7 +96,7 @@ class ShardedModel(RankModel):
 
     fitted: FittedShards
     changes = (
-        "bandwidth", "accelerator_speed", "batch_size", "latency", "collective", "ranks_per_node", "inside_bandwidth",
+        "bandwidth", "accelerator_speed", "batch_size", "latency", "collective", "gpus_per_node", "inside_bandwidth",
         "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
@@ -107,7 +107,7 @@ class ShardedModel(RankModel):
         placement = self.fitted.run.placement
         return {
             "latency": self.fitted.link.latency, "collective": placement.collective, "reshard": self._reshards,
-            "ranks_per_node": placement.per_node, "shard_group": placement.shards,
+            "gpus_per_node": placement.per_node, "shard_group": placement.shards,
         }  # fmt: skip
 
     @property
@@ -163,7 +163,7 @@ class ShardedModel(RankModel):
         return replace(
             recorded,
             ranks=ranks,
-            per_node=wanted.ranks_per_node or recorded.per_node,
+            per_node=wanted.gpus_per_node or recorded.per_node,
             shards=self._shards,
             inside=inside,
             collective=algorithm_of(wanted.collective) if wanted.collective else recorded.collective,
