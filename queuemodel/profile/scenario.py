@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ..base.checks import MOST_EXAMPLES, nearest, require_choice, require_count, require_number, require_share
 from ..base.errors import DataError, ModelError
@@ -126,6 +126,48 @@ def _ask(
     common, section = section.endswith("*"), section.rstrip("*")
     words = {"group": group, "section": section, "common": common, "help": help, "kind": kind, "effect": effect}
     return field(default=None, metadata=words)
+
+
+class Changes(TypedDict, total=False):
+    """Fields of `Scenario`, by keyword: texts may have units, like ``"10Gbit/s"``."""
+
+    strategy: str | None
+    k: int | None
+    backup_workers: int | None
+    staleness_bound: int | None
+    form: str | None
+    parameter_bytes: float | str | None
+    sparse_gradients: bool | None
+    parameters: float | str | None
+    layers: int | None
+    precision: str | None
+    gathers: object | None
+    parameter_servers: int | None
+    shards: Iterable[float] | None
+    bandwidth: float | str | None
+    accelerator_speed: float | None
+    worker_speeds: Iterable[float] | None
+    batch_size: int | None
+    latency: float | str | None
+    bucket_bytes: float | str | None
+    scheme: str | object | None
+    collective: str | object | None
+    accumulation: int | None
+    gradient_precision: str | None
+    gpus_per_node: int | None
+    ranks_per_node: int | None  # the same
+    inside_bandwidth: float | str | None
+    shard_group: int | None
+    reshard: bool | None
+    nodes_per_rack: int | None
+    oversubscription: float | None
+    transfer_order: str | None
+    sharding: str | None
+    straggler_probability: float | None
+    straggler_slowdown: float | None
+    worker_bandwidth: Iterable[float | str] | None
+    congestion_control: str | None
+    buffer: float | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,10 +342,10 @@ class Scenario:
         """The fields of these names that differ from the profile."""
         return {name: value for name, value in self.specified.items() if name in names}
 
-    def updated(self, **changes: Any) -> Scenario:
+    def updated(self, **changes: Unpack[Changes]) -> Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
-        changes = {SYNONYMS.get(name, name): value for name, value in changes.items()}
-        new = {n: v for n, v in changes.items() if v is not None and (v is not False or n == "reshard")}
+        named: dict[str, Any] = {SYNONYMS.get(name, name): value for name, value in changes.items()}
+        new = {n: v for n, v in named.items() if v is not None and (v is not False or n == "reshard")}
         if unknown := [name for name in new if name not in FIELDS]:
             near = nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", nor known here"
             raise ModelError(f"{unknown[0]} is not a field of Scenario{near}")
