@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -153,6 +154,21 @@ def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, arrays by their numbers and dataclasses by their compared fields."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if not is_dataclass(one):
+        return bool(one == other) or one is other
+    return all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one) if f.compare)
+
+
 def finite(value: Any) -> Any:
     """The value; None for NaN and infinity, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -167,6 +183,7 @@ class Result:
 
     __slots__ = ()
     _digits = 4  # significant, of printed numbers
+    _index = ""  # the column that identifies rows
 
     def __post_init__(self) -> None:
         """Make the arrays of a dataclass read-only."""
@@ -213,8 +230,14 @@ class Result:
         return text
 
     def to_frame(self) -> pandas.DataFrame:
-        """The rows as a DataFrame."""
-        return extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
+        """The rows as a DataFrame, whose ``attrs["units"]`` has the units of columns."""
+        frame = extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
+        frame.attrs["units"] = {name: unit for name, unit in self._units().items() if name in frame}
+        return frame.set_index(self._index) if self._index else frame
+
+    def _units(self) -> dict[str, str]:
+        """Units of columns, by name."""
+        return {}
 
     def to_text(self, width: int | None = None, *, explain: bool = False) -> str:
         """Answer, tables and notes, in lines of at most ``width`` characters; with ``explain`` every note."""

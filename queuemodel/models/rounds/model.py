@@ -399,7 +399,7 @@ class AllReduceModel(RankModel):
         return tuple(notes)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty."""
         fitted, slower, (bandwidth, latency, _) = self.fitted, self.slowness, self.network
         spread = np.sqrt(np.diag(self._covariance(0)))

@@ -283,7 +283,7 @@ class ScalingModel(Model):
         return tuple(self.table.groups[i][0] for i in np.flatnonzero(far)) if few else ()
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
         step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
         note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"

@@ -70,9 +70,7 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     sizes = {point.batch_size for point in measured if point.batch_size}
     sized, size = bool(sizes), question.batch_size or (min(sizes) if len(sizes) == 1 else None)
     rows = [msgspec.structs.replace(p, bandwidth=None) for p in measured]
-    if (
-        placed or question.gpus_per_node
-    ):  # those without nodes are on as few as they fit, with the batch that is asked for
+    if placed or question.gpus_per_node:  # those without nodes are on as few as they fit
         rows = [
             p if p.nodes else msgspec.structs.replace(
                 p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size

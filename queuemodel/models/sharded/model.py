@@ -317,7 +317,7 @@ class ShardedModel(RankModel):
         return tuple(notes)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty."""
         fitted, link = self.fitted, self.link_at(self.fitted.ranks)
         total = self.slowness * fitted.rows.sum(axis=1)

@@ -99,9 +99,9 @@ class SimulationModel(Model):
         return model.what_if(**self.scenario.of(WHAT_IFS))
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """Those of the closed network."""
-        return self.closed_network.parameters
+        return self.closed_network._parameters
 
     def check(self) -> None:
         """See `Model`."""
