@@ -49,6 +49,8 @@ def test_a_probability_is_named_after_what_it_is_of():
         "fastest": 1.0, "fewest nodes within 16 s": 1.0, "cheapest": 0.0, "cheapest within 16 s": 1.0,
     }  # fmt: skip
     assert found.to_dict()["deadline"] == 16.0
+    assert found.answer().startswith("cheapest within 16 s: sync on 2 workers, 15 s (")
+    assert repr(plan_strategies(curve, deadline="16s", price_per_node_hour=1.0)) == repr(found)
     assert "probability of arrival" in plan_strategies(curve)._shown_rows()[0]
 
 
