@@ -116,6 +116,64 @@ def test_compared_curves_are_drawn_with_their_bands_and_named(model):
         curves.plot_comparison({})
 
 
+def test_curves_on_one_axes_have_their_colours_and_one_legend(model, curve):
+    ax = curve.plot(label="as given")
+    faster = model.what_if(accelerator_speed=3.0).throughput(range(1, 33))
+    assert faster.plot(ax=ax, label="faster") is ax
+    lines = [line(ax, name) for name in ("as given", "faster")]
+    assert len({one.get_color() for one in lines}) == 2
+    np.testing.assert_array_equal(lines[1].get_ydata(), faster.steps_per_second)
+    assert_readable(ax)
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["as given", "90 % interval", "upper bound", "lower bound", "profiled", "faster"]
+    assert ax.get_ylim()[1] >= faster.upper.max()
+    assert ax.get_xlim()[1] >= 32
+    model.what_if(parameter_servers=2).throughput([1, 5]).plot(ax=ax)
+    assert ax.get_xlabel() == "workers"
+    assert not ax.child_axes  # examples per second would be those of one batch size
+    with pytest.raises(qm.ModelError, match="the axes show throughput"):
+        curves.plot_efficiency(curve, ax=ax)
+
+
+def test_powers_of_two_have_logarithmic_axes_unless_asked(model):
+    curve = model.throughput([1, 2, 4, 8])
+    for draw in (curves.plot_throughput, curves.plot_efficiency, curves.plot_step_time):
+        ax = draw(curve)
+        assert ax.get_xscale() == "log"
+        assert ax.xaxis.get_transform().base == 2
+        assert ax.xaxis.get_major_formatter()(8, 0) == "8"
+    assert curves.plot_throughput(curve).get_yscale() == "log"
+    assert curves.plot_throughput(curve, log=False).get_xscale() == "linear"
+    assert curves.plot_throughput(model.throughput([1, 2, 3, 4])).get_xscale() == "linear"
+    assert curves.plot_comparison({"a": curve, "b": curve}).get_yscale() == "log"
+
+
+def test_the_ideal_is_the_rate_of_the_base_times_the_workers(curve):
+    ideal = line(curves.plot_throughput(curve, ideal=True), "ideal")
+    np.testing.assert_allclose(ideal.get_ydata(), curve.workers * curve.single)
+    assert not [one for one in curves.plot_throughput(curve).get_lines() if one.get_label() == "ideal"]
+
+
+def test_cost_is_drawn_with_its_interval_and_the_choice(curve):
+    asked = {"epochs": 3, "dataset_size": 10**6, "deadline": "20d"}
+    plan = qm.plan(curve, price_per_node_hour=2.0, currency="EUR", **asked)
+    ax = plan.plot()
+    assert_readable(ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("workers", "cost (EUR)")
+    hours = 3 * 10**6 / curve.examples_per_second / 3600
+    np.testing.assert_allclose(line(ax, "predicted").get_ydata(), 2.0 * hours * curve.nodes)
+    (inside,) = ax.collections
+    assert inside.get_paths()[0].vertices[:, 1].max() == pytest.approx(
+        (2.0 * hours * curve.nodes * curve.steps_per_second / curve.lower).max()
+    )
+    assert [text.get_text() for text in ax.texts] == [plan.choices[0].goal]
+    np.testing.assert_allclose(line(qm.plan(curve, **asked).plot(), "predicted").get_ydata(), hours)
+    assert qm.plan(curve, throughput=30.0).plot().get_ylabel() == "throughput (steps/s)"
+    types = [qm.Instance("a", price=1.0), qm.Instance("b", price=2.0, accelerator_speed=2.0)]
+    both = qm.plan_instances(example_profile("alexnet-60"), types, workers=[1, 2, 3], method="mva", epochs=1).plot()
+    assert [one.get_label() for one in both.get_lines() if one.get_gid()] == ["a", "b"]
+
+
 def test_efficiency_is_named_in_percent_of_one_worker_each(curve):
     ax = curves.plot_efficiency(curve)
     assert_readable(ax)

@@ -137,13 +137,13 @@ def bound_lines(ax: Axes, x: np.ndarray, upper: np.ndarray, lower: np.ndarray) -
         ax.plot(x, bound, line, color=BOUND, linewidth=1.2, label=label)
 
 
-def measured_points(ax: Axes, points: Sequence[Sequence[float]]) -> None:
-    """Black markers at (x, y), with bars where points are (x, y, lower, upper)."""
+def measured_points(ax: Axes, points: Sequence[Sequence[float]], color: Any = "") -> None:
+    """Black markers at (x, y), with bars where points are (x, y, lower, upper); in a ``color`` outside the legend."""
     if not points:
         return
     bars = [(max(y - ends[0], 0.0), max(ends[1] - y, 0.0)) if ends else (0.0, 0.0) for _, y, *ends in points]
-    style: dict[str, Any] = {"color": MEASURED, "fmt": "o", "markersize": 5, "linewidth": 1.2}
-    style |= {"capsize": 3, "label": "measured", "zorder": 4}
+    style: dict[str, Any] = {"color": color or MEASURED, "fmt": "o", "markersize": 5, "linewidth": 1.2}
+    style |= {"capsize": 3, "label": "_measured" if color else "measured", "zorder": 4}
     ends = np.transpose(bars) if np.any(bars) else None
     ax.errorbar([point[0] for point in points], [point[1] for point in points], ends, **style)
 
@@ -194,8 +194,11 @@ def finish_axes(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> Non
     """No frame, plain numbers; a legend at ``legend``, "right" of the axes, or none."""
     ax.spines[["top", "right"]].set_visible(False)
     for axis in (ax.xaxis, ax.yaxis):
-        if getattr(axis.get_transform(), "base", None) == 10:  # logarithmic
+        base = getattr(axis.get_transform(), "base", None)
+        if base == 10:  # logarithmic
             _plain_numbers(axis)
+        elif base == 2:
+            axis.set_major_formatter("{x:g}")
     if legend == "right":
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=SMALL, frameon=False, reverse=reverse)
     elif legend is not None:

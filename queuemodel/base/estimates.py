@@ -1,15 +1,41 @@
-"""Fitted parameters, with their uncertainty."""
+"""Estimates with their intervals, and fitted parameters with their errors."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 
+from .checks import nearest, require_share
+from .errors import ModelError
+from .results import Result, finite, percent, significant
+
 Origin = Literal["measured", "derived", "assumed"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate:
+    """A value in its unit, between the ends of an interval that has the probability ``confidence``."""
+
+    value: float
+    lower: float
+    upper: float
+    unit: str = ""
+    confidence: float = 0.9
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        value, lower, upper = map(significant, (self.value, self.lower, self.upper))
+        return f"{' '.join(filter(None, [value, self.unit]))} ({lower} to {upper})"
+
+    def __repr__(self) -> str:
+        return f"{self}, {percent(self.confidence)} interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +62,14 @@ class Parameter:
     identified: bool = True
     note: str = ""
 
+    def interval(self, confidence: float = 0.9) -> Estimate:
+        """Its value and the ends of its interval, as of a normal error (approximate); not below 0 where positive."""
+        require_share(confidence, "interval: confidence", open_ended=True)
+        reach = normal_quantile(confidence) * self.standard_error
+        lower = self.value - reach
+        lower = max(lower, 0.0) if self.value > 0 else lower
+        return Estimate(self.value, lower, self.value + reach, self.unit, confidence)
+
     def to_row(self, *, shown: bool = False) -> dict[str, Any]:
         """The parameter as a row of a table; to be printed, with all but its note in five columns."""
         origin = self.origin if self.identified or self.origin == "assumed" else f"{self.origin}, not identified"
@@ -47,6 +81,47 @@ class Parameter:
             "unit": self.unit,
             **({"origin": origin} if shown else about | {"note": self.note}),
         }
+
+
+@dataclass(frozen=True, repr=False)
+class Parameters(Result, Sequence[Parameter]):
+    """Fitted parameters, by place or by name: ``model.parameters["latency"]``; a part of a name that one has is enough.
+
+    Rows have their intervals of the probability ``confidence``.
+    """
+
+    every: tuple[Parameter, ...]
+    confidence: float = 0.9
+    _index = "parameter"
+
+    def __len__(self) -> int:
+        return len(self.every)
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, str):
+            return self.every[at]
+        names = [one.name for one in self.every]
+        found = [one for one in self.every if one.name == at] or [one for one in self.every if at in one.name]
+        if len(found) != 1:
+            raise ModelError(f"parameters: must be one of {', '.join(names)}, got {at!r}{nearest(at, names)}")
+        return found[0]
+
+    def caption(self) -> str:
+        """The probability of the intervals."""
+        return f"intervals of {percent(self.confidence)}"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per parameter."""
+        rows = []
+        for one in self.every:
+            known, row = one.interval(self.confidence), one.to_row()
+            ends = {"lower": finite(known.lower), "upper": finite(known.upper)}
+            rows.append({"parameter": row.pop("parameter"), "value": row.pop("value")} | ends | row)
+        return rows
+
+    def _shown_rows(self) -> list[dict[str, Any]]:
+        names = ("parameter", "value", "lower", "upper", "unit", "origin")
+        return [{name: row[name] for name in names} for row in self.to_rows()]
 
 
 def standard_errors(draws: np.ndarray) -> np.ndarray:

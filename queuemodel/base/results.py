@@ -8,10 +8,11 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,26 @@ LONGEST_WORD = 24
 SHOWN_NOTES = 3
 
 Rows = Sequence[dict[str, Any]]
+#: Kinds of notes in the order of their use: what contradicts the data; what is assumed, or estimated; what would
+#: narrow the interval.
+NOTE_KINDS = ("doubt", "assumed", "narrow", "other")
+
+
+class Note(NamedTuple):
+    """A clause on what an answer rests on."""
+
+    text: str
+    kind: Literal["doubt", "assumed", "narrow", "other"] = "other"
+
+
+def joined(notes: Iterable[Note]) -> str:
+    """Their clauses in one text."""
+    return "; ".join(note.text for note in notes if note.text)
+
+
+def ranked(notes: Iterable[Note]) -> list[str]:
+    """Their clauses in the order of their use."""
+    return [note.text for note in sorted(notes, key=lambda note: NOTE_KINDS.index(note.kind)) if note.text]
 
 
 def counted(number: int | float, noun: str) -> str:
@@ -133,6 +154,21 @@ def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, arrays by their numbers and dataclasses by their compared fields."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if not is_dataclass(one):
+        return bool(one == other) or one is other
+    return all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one) if f.compare)
+
+
 def finite(value: Any) -> Any:
     """The value; None for NaN and infinity, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -141,12 +177,13 @@ def finite(value: Any) -> Any:
 class Result:
     """Text, HTML, JSON and DataFrame of a result's own `to_rows`, `caption`, `answer` and `notes`.
 
-    Text and HTML have the answer first, then the tables, then notes. A subclass may replace `shown_rows` or `tables`
+    Text and HTML have the answer first, then the tables, then notes. A subclass may replace `_shown_rows` or `_tables`
     (printed) and `to_dict` (JSON), and have a `plot` (Jupyter). As a dataclass it needs ``repr=False``.
     """
 
     __slots__ = ()
-    digits = 4  # significant, of printed numbers
+    _digits = 4  # significant, of printed numbers
+    _index = ""  # the column that identifies rows
 
     def __post_init__(self) -> None:
         """Make the arrays of a dataclass read-only."""
@@ -170,17 +207,17 @@ class Result:
         """What the answer rests on and what limits it, a clause each; the first three are printed below the tables."""
         return []
 
-    def details(self) -> list[str]:
+    def _details(self) -> list[str]:
         """Further clauses, which are printed on request alone."""
         return []
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows that print shows."""
         return self.to_rows()
 
-    def tables(self) -> list[list[dict[str, Any]]]:
+    def _tables(self) -> list[list[dict[str, Any]]]:
         """The printed tables, in their order."""
-        return [self.shown_rows()]
+        return [self._shown_rows()]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -193,14 +230,20 @@ class Result:
         return text
 
     def to_frame(self) -> pandas.DataFrame:
-        """The rows as a DataFrame."""
-        return extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
+        """The rows as a DataFrame, whose ``attrs["units"]`` has the units of columns."""
+        frame = extra("pandas", "frames", what="a DataFrame").DataFrame(self.to_rows())
+        frame.attrs["units"] = {name: unit for name, unit in self._units().items() if name in frame}
+        return frame.set_index(self._index) if self._index else frame
+
+    def _units(self) -> dict[str, str]:
+        """Units of columns, by name."""
+        return {}
 
     def to_text(self, width: int | None = None, *, explain: bool = False) -> str:
         """Answer, tables and notes, in lines of at most ``width`` characters; with ``explain`` every note."""
-        return "\n".join(filter(None, self.paragraphs(width, explain=explain)))
+        return "\n".join(filter(None, self._paragraphs(width, explain=explain)))
 
-    def paragraphs(
+    def _paragraphs(
         self, width: int | None = None, *, explain: bool = False, how: str = "to_text(explain=True)"
     ) -> tuple[str, str, str]:
         """Answer, tables and notes as texts; the last note says ``how`` to see those that are left out."""
@@ -210,13 +253,13 @@ class Result:
 
         shown, others = self._sentences(explain)
         more = [f"({len(others)} more: {how})"] if others else []
-        tables = "\n".join(text_table(rows, digits=self.digits, width=width) for rows in self.tables())
+        tables = "\n".join(text_table(rows, digits=self._digits, width=width) for rows in self._tables())
         return wrapped(self.answer()), tables, "\n".join(map(wrapped, [*shown, *more]))
 
     def _sentences(self, explain: bool) -> tuple[list[str], list[str]]:
         """Notes as sentences: those to show, and the others."""
         every = [f"{clause[:1].upper()}{clause[1:]}{'' if clause.endswith(('.', '?')) else '.'}"
-                 for clause in (*self.notes(), *self.details())]  # fmt: skip
+                 for clause in (*self.notes(), *self._details())]  # fmt: skip
         most = len(every) if explain else min(SHOWN_NOTES, len(self.notes()))
         return every[:most], every[most:]
 
@@ -225,7 +268,7 @@ class Result:
         return self.to_text(shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None)
 
     def _repr_html_(self) -> str:
-        tables = [tabulate(rows, digits=self.digits, form="html") for rows in self.tables()]
+        tables = [tabulate(rows, digits=self._digits, form="html") for rows in self._tables()]
         picture = ""
         if draw := getattr(self, "plot", None):
             from .drawing import svg_image

@@ -264,19 +264,19 @@ OUTPUT = together(
 UNLESS_GIVEN = {
     "strategy": "as recorded; of throughputs alone async-ps", "form": "links", "scheme": "as recorded",
     "collective": "of the recorded library", "bucket_bytes": "as recorded, or of the scheme", "latency": "as fitted",
-    "transfer_order": "tensorflow", "sharding": "round-robin", "ranks_per_node": "1, or as in the table",
+    "transfer_order": "tensorflow", "sharding": "round-robin", "gpus_per_node": "1, or as in the table",
     **dict.fromkeys(("accelerator_speed", "accumulation"), "1"),
     **dict.fromkeys(("parameter_servers", "bandwidth", "batch_size", "congestion_control", "buffer"), "as recorded"),
 }  # fmt: skip
 
 
 #: Options that have two names: ranks are GPUs.
-ALSO = {"ranks_per_node": "--gpus-per-node "}
+ALSO = {"gpus_per_node": " --ranks-per-node"}
 
 
 def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
-    kind, flag, field = KINDS[name], f"{ALSO.get(name, '')}--{name.replace('_', '-')} {name}", FIELDS[name].metadata
+    kind, flag, field = KINDS[name], f"--{name.replace('_', '-')}{ALSO.get(name, '')} {name}", FIELDS[name].metadata
     words, where = field["help"], {"section": field["section"], "common": field["common"]}
     where["show_default"] = UNLESS_GIVEN.get(name, False)
     if kind.names:
@@ -294,7 +294,7 @@ def options(*groups: str) -> Decorator:
     return together(*(asking(name) for group in groups for name in of_group(group)))
 
 
-STRATEGY, FORM, RANKS_PER_NODE = options("job"), options("form"), asking("ranks_per_node")
+STRATEGY, FORM, GPUS_PER_NODE = options("job"), options("form"), asking("gpus_per_node")
 THROUGHPUTS, MACHINES, ROUNDS = options("throughputs"), options("machines"), options("rounds", "sharded")
 SIMULATION, NETWORK = options("simulation"), options("network")
 
@@ -355,7 +355,7 @@ class Table(Result):
     rows: Rows
     document: dict[str, Any] | None = None
     shown: Rows | None = None
-    digits: int = 4
+    _digits: int = 4
     says: str = ""
     remarks: Sequence[str] = ()
 
@@ -365,7 +365,7 @@ class Table(Result):
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() if self.document is None else self.document
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         return list(self.rows if self.shown is None else self.shown)
 
     def caption(self) -> str:
@@ -387,7 +387,7 @@ def show(result: Result, output_format: str, *, explain: bool = False) -> None:
         click.echo(text.getvalue(), nl=False)
     else:
         width = shutil.get_terminal_size((COLUMNS, 0)).columns
-        answer, tables, notes = result.paragraphs(width, explain=explain, how="--explain")
+        answer, tables, notes = result._paragraphs(width, explain=explain, how="--explain")
         parts = [answer and click.style(answer, bold=True), tables, notes and click.style(notes, dim=True)]
         click.echo("\n".join(filter(None, parts)), color=False if os.environ.get("NO_COLOR") else None)
 

@@ -13,7 +13,6 @@ from ..curves.goals import GOALS, WORK
 from ..curves.measuring import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
-from ..models.model import on_nodes
 from ..models.predict import fit, load, measured_besides, predict
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
@@ -34,8 +33,6 @@ def question_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options of `PREDICTION` as arguments of `predict`."""
     data, besides = measured_of(options)
     known = ask.specified(options, max(options["workers"]))
-    if on_nodes(data) and "ranks_per_node" in known:
-        known["gpus_per_node"] = known.pop("ranks_per_node")  # other nodes than those of the table
     return {"data": data, "throughputs": besides, "progress": ask.watched(), **known}
 
 
@@ -58,7 +55,7 @@ def require_batch_size(question: dict[str, Any], goal: dict[str, Any]) -> None:
 @ask.PROFILE
 @ask.STRATEGY
 @ask.THROUGHPUTS
-@ask.RANKS_PER_NODE
+@ask.GPUS_PER_NODE
 @ask.FORM
 @ask.MEASUREMENTS
 @ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)

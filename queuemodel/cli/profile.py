@@ -320,9 +320,9 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
     if output_format == "table":
         ask.show_profile(profile, output_format)
         click.echo("")
-        rows = [row for row in curve.shown_rows() if row["workers"] in SHOWN]
+        rows = [row for row in curve._shown_rows() if row["workers"] in SHOWN]
         notes = curve.notes()[:SHOWN_NOTES]
-        ask.show(ask.Table(rows, digits=curve.digits, says=curve.answer(), remarks=notes), output_format)
+        ask.show(ask.Table(rows, _digits=curve._digits, says=curve.answer(), remarks=notes), output_format)
         click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")
     else:
         ask.show(curve, output_format)

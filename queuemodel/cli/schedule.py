@@ -112,7 +112,7 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
     table = [{"policy": name, **{key: entry[key] for key in _SHOWN}} for name, entry in entries.items()]
     whole = {name: entry | ({"records": rows[name]} if records else {}) for name, entry in entries.items()}
     every = [{"policy": name, **row} for name in rows for row in (rows[name] if records else [entries[name]])]
-    ask.show(ask.Table(every, {"nodes": nodes, "policies": whole}, table, digits=6), output_format)
+    ask.show(ask.Table(every, {"nodes": nodes, "policies": whole}, table, _digits=6), output_format)
 
 
 @ask.command("schedule-study")

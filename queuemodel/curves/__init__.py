@@ -6,12 +6,13 @@ of a report. `Convergence` is the other half of the time to a loss: examples unt
 
 from .convergence import Convergence, fit_convergence, read_convergence, relative_convergence
 from .curve import ThroughputCurve
-from .figures import plot_comparison, plot_efficiency, plot_step_time, plot_throughput
+from .figures import plot_comparison, plot_cost, plot_efficiency, plot_ratio, plot_step_time, plot_throughput
 from .measuring import NextMeasurement, next_measurement
 from .plan import Choice, Plan, plan
+from .ratio import Ratio
 
 __all__ = [
-    "Choice", "Convergence", "NextMeasurement", "Plan", "ThroughputCurve", "fit_convergence", "next_measurement",
-    "plan", "plot_comparison", "plot_efficiency", "plot_step_time", "plot_throughput", "read_convergence",
-    "relative_convergence",
+    "Choice", "Convergence", "NextMeasurement", "Plan", "Ratio", "ThroughputCurve", "fit_convergence",
+    "next_measurement", "plan", "plot_comparison", "plot_cost", "plot_efficiency", "plot_ratio", "plot_step_time",
+    "plot_throughput", "read_convergence", "relative_convergence",
 ]  # fmt: skip

@@ -3,50 +3,52 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import os
-import re
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Unpack
 
+import msgspec
 import numpy as np
 
-from ..base.checks import require_count, require_number
-from ..base.errors import ModelError
-from ..base.results import Result, counted, finite, percent, rows_of, significant
+from ..base.checks import one_line, require_count, require_number
+from ..base.errors import DataError, ModelError, QueueModelError
+from ..base.estimates import Estimate
+from ..base.results import Note, Result, counted, finite, joined, percent, ranked, rows_of, same
+from ..queueing.json_format import require_format
 from ..report import report_page
 from .figures import plot_throughput
+from .goals import Shown
 from .measuring import next_measurement
 from .page import curve_data
+from .ratio import Ratio, ratio_of
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
 
     from ..profile.profile import Profile
 
 MOST_WORKERS = 10_000
-
-#: Clauses of a note in the order of their use: what is wrong with the data, or unusual; what is assumed, or estimated.
-USES = [
-    re.compile(words)
-    for words in (
-        r"an outlier|does not fit|contradict|is the bandwidth right",
-        r"off the fit|off by up to",
-        r"^knee|assumed|estimated",
-    )
-]
+FORMAT, FORMAT_VERSION = "queuemodel-curve", 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ThroughputCurve(Result):
     """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
+    ``curve[8]`` is that of 8 workers with its interval, ``curve / other`` the ratio to another curve. Of synchronous
+    jobs `iterations_per_second` and `examples_per_second` are what their frameworks count.
+
     Attributes
     ----------
     workers : ndarray of int
         Increasing.
     steps_per_second : ndarray
-        Steps of all workers together: of synchronous jobs, iterations per second times the workers.
+        Steps of all workers together: of asynchronous ones the updates; of synchronous ones the iterations, times the
+        workers.
     lower, upper : ndarray
         Interval around `steps_per_second` with probability `confidence`.
     single : float
@@ -78,8 +80,10 @@ class ThroughputCurve(Result):
         Largest number of workers measured on such machines, above which the curve extrapolates (0: all of it).
     measured : tuple of (workers, steps per second)
         What was measured, for plots and tables.
-    method, assumption, note : str
-        How it was predicted, what is assumed about how the job trains, and what limits the answer.
+    method, assumption : str
+        How it was predicted, and what is assumed about how the job trains.
+    remarks : tuple of Note
+        What limits the answer.
     synchronous : bool
         Whether all workers make their steps together, in rounds.
     steps_per_round : ndarray
@@ -115,12 +119,12 @@ class ThroughputCurve(Result):
     measured: tuple[tuple[int, float], ...] = ()
     method: str = ""
     assumption: str = ""
-    note: str = ""
+    remarks: tuple[Note, ...] = ()
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
-    model: Any = None
+    model: Any = field(default=None, compare=False)
     asynchronous: bool = False
-    digits = 3
+    _digits = 3
 
     @property
     def nodes(self) -> np.ndarray:
@@ -149,13 +153,32 @@ class ThroughputCurve(Result):
         """Whether workers are ranks, which make each step together without parameter servers."""
         return self.synchronous and self.parameter_servers == 0
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all is equal but for the model."""
+        return same(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.workers.tobytes(), self.steps_per_second.tobytes()))
+
+    __iter__ = None  # not by numbers of workers from 0 on
+
+    def __getitem__(self, workers: int) -> Estimate:
+        """Iterations per second of ranks, or else steps of all workers, at one of `workers`, with the interval."""
+        index, per = self._index_of(workers), float(self._steps_in_one(workers))
+        value, lower, upper = (float(x[index]) / per for x in (self.steps_per_second, self.lower, self.upper))
+        return Estimate(value, lower, upper, f"{self._counts}/s", self.confidence)
+
+    def __truediv__(self, other: ThroughputCurve) -> Ratio:
+        """Ratio of examples per second to those of another curve (`Ratio`)."""
+        return ratio_of(self, other) if isinstance(other, ThroughputCurve) else NotImplemented
+
     @property
-    def counts(self) -> str:
+    def _counts(self) -> str:
         """What rows, texts and figures count per second: iterations of ranks, else steps of all workers."""
         return "iterations" if self.of_ranks else "steps"
 
-    def steps_in_one(self, workers: Any) -> np.ndarray:
-        """Steps (n,) of all of so many workers (n,) in one of what the curve `counts`."""
+    def _steps_in_one(self, workers: Any) -> np.ndarray:
+        """Steps (n,) of all of so many workers (n,) in one of what the curve `_counts`."""
         each = self.steps_per_second[0] / self.iterations_per_second[0] / self.workers[0] if self.of_ranks else 0.0
         return np.multiply(workers, each) if each else np.ones(np.shape(workers))
 
@@ -178,9 +201,9 @@ class ThroughputCurve(Result):
     @property
     def efficiency(self) -> np.ndarray:
         """X(N) b / (N X(b)), 1 at the base b: of one worker, the share of the workers' time not lost to waiting."""
-        return self.efficiency_of(self.steps_per_second)
+        return self._efficiency_of(self.steps_per_second)
 
-    def efficiency_of(self, steps_per_second: np.ndarray) -> np.ndarray:
+    def _efficiency_of(self, steps_per_second: np.ndarray) -> np.ndarray:
         """Efficiency of other throughputs (n,), as the interval's: 1 of the base, and at most the upper bound's."""
         most = np.fmax(self.bound_upper, self.steps_per_second) if self.bound_upper.size else np.inf
         share = np.minimum(steps_per_second, most) / (self.workers * self.single)
@@ -194,7 +217,7 @@ class ThroughputCurve(Result):
         """
         return np.diff(self.steps_per_second / self.single, prepend=0.0) / np.diff(self.workers, prepend=0)
 
-    def epoch_time(self, dataset_size: int | None = None) -> np.ndarray:
+    def epoch_time(self, *, dataset_size: int | None = None) -> np.ndarray:
         """Seconds per epoch of ``dataset_size`` examples (by default the profile's)."""
         size = self.dataset_size if dataset_size is None else dataset_size
         if size is None:
@@ -203,13 +226,16 @@ class ThroughputCurve(Result):
         return size / self.examples_per_second
 
     def at(self, workers: int) -> float:
-        """Steps per second at one of `workers`."""
+        """Steps per second of all workers at one of `workers`."""
+        return float(self.steps_per_second[self._index_of(workers)])
+
+    def _index_of(self, workers: int) -> int:
         (index,) = np.nonzero(self.workers == workers)
         if len(index) == 0:
             known = f"{self.workers[0]}..{self.workers[-1]}"
             listed = known if len(self.workers) > 4 else ", ".join(map(str, self.workers))
             raise ModelError(f"curve: workers must be one of {listed}, got {workers!r}")
-        return float(self.steps_per_second[index[0]])
+        return int(index[0])
 
     def faster(self, factor: float) -> ThroughputCurve:
         """The same curve when everything, computation and communication, takes ``1 / factor`` of its time."""
@@ -221,9 +247,9 @@ class ThroughputCurve(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per number of workers, in steps of all of them per second; of ranks in iterations per second."""
-        per, several = self.steps_in_one(self.workers), self.of_ranks and self.workers_per_node > 1
+        per, several = self._steps_in_one(self.workers), self.of_ranks and self.workers_per_node > 1
         columns = {"nodes": self.nodes, "gpus": self.workers} if several else {"workers": self.workers}
-        columns[f"{self.counts}_per_second"] = self.steps_per_second / per
+        columns[f"{self._counts}_per_second"] = self.steps_per_second / per
         if self.in_rounds:
             columns["iterations_per_second"] = self.iterations_per_second
         columns |= {"lower": self.lower / per, "upper": self.upper / per}
@@ -231,14 +257,28 @@ class ThroughputCurve(Result):
             columns[f"{self.unit}_per_second"] = self.examples_per_second
         columns |= {"speedup": self.speedup, "efficiency": self.efficiency}
         if self.measured:
-            rates = {n: x / float(self.steps_in_one(n)) for n, x in self.measured}
+            rates = {n: x / float(self._steps_in_one(n)) for n, x in self.measured}
             columns["measured"] = np.array([rates.get(n) for n in self.workers.tolist()], dtype=object)
         utilization = zip(self.stations, self.utilization.T, strict=True)
         return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
 
+    def to_frame(self) -> pandas.DataFrame:
+        """The rows by number of nodes if all are different, else of workers; ``attrs``: units and confidence."""
+        frame = super().to_frame()
+        frame.attrs["confidence"] = self.confidence
+        size = "nodes" if "nodes" in frame and frame["nodes"].is_unique else "gpus" if "nodes" in frame else "workers"
+        return frame.set_index(size)
+
+    def _units(self) -> dict[str, str]:
+        rate = f"{self._counts}/s"
+        rates = {f"{name}_per_second": f"{name}/s" for name in ("steps", "iterations", self.unit)}
+        return rates | dict.fromkeys(("lower", "upper", "measured"), rate)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: lists over `workers`, and what belongs to the whole curve."""
+        """Plain values: lists over `workers`, and what belongs to the whole curve; `load` reads it."""
         return {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
             "method": self.method,
             "workers": self.workers.tolist(),
             "steps_per_second": self.steps_per_second.tolist(),
@@ -249,9 +289,14 @@ class ThroughputCurve(Result):
             **({"examples_per_second": self.examples_per_second.tolist()} if self.unit else {}),
             "speedup": self.speedup.tolist(),
             "efficiency": self.efficiency.tolist(),
-            **({"base_workers": self.base_workers} if self.base else {}),
-            "utilization": {name: self.utilization[:, k].tolist() for k, name in enumerate(self.stations)},
-            "residence_time": {name: self.residence_time[:, k].tolist() for k, name in enumerate(self.stations)},
+            **{
+                name: {station: values[:, k].tolist() for k, station in enumerate(self.stations)}
+                for name in ("utilization", "residence_time") for values in [getattr(self, name)]
+            },
+            **{
+                name: [finite(value) for value in getattr(self, name).tolist()]
+                for name in ("think_time", "bound_lower", "bound_upper", "steps_per_round")
+            },
             "bottleneck": self.bottleneck or None,
             "saturation_workers": finite(self.saturation_workers),
             "parameter_servers": self.parameter_servers,
@@ -260,7 +305,33 @@ class ThroughputCurve(Result):
             "unit": self.unit or None,
             "profiled_workers": self.profiled_workers,
             "note": "; ".join(filter(None, [self.assumption, self.note])),
-        }
+            **{name: getattr(self, name) for name in PLAIN},
+            "remarks": [list(note) for note in self.remarks],
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, where: str = "curve JSON") -> ThroughputCurve:
+        """The curve whose `to_json` this is, without its model; raises `DataError` in one line that names ``where``."""
+
+        def array(kind: type, value: Any) -> Any:
+            if kind is not np.ndarray:
+                raise NotImplementedError
+            columns = [*value.values()] if isinstance(value, dict) else [value]
+            numbers = np.array([[math.nan if x is None else x for x in one] for one in columns])
+            return numbers[0] if isinstance(value, list) else numbers.T if columns else np.empty((0, 0))
+
+        try:
+            found = {name: value for name, value in json.loads(text).items() if value is not None}
+            require_format(found.pop("format"), found.pop("version"), FORMAT, FORMAT_VERSION)
+            found |= {"unit": found.get("unit", ""), "stations": [*found["utilization"]]}
+            curve = msgspec.convert(found, cls, dec_hook=array)
+            n = len(require_workers(curve.workers.tolist()))
+            lengths = [len(x) for f in fields(cls) if isinstance(x := getattr(curve, f.name), np.ndarray)]
+            if {*lengths[:4]} != {n} or not {*lengths} <= {0, n}:
+                raise ValueError(f"lists must be of one length, that of workers ({n})")
+        except (ValueError, TypeError, KeyError, AttributeError, QueueModelError) as error:
+            raise DataError(f"{where}: not a curve: {one_line(error)}") from None
+        return curve
 
     def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw throughput against workers (`plot_throughput`)."""
@@ -273,7 +344,7 @@ class ThroughputCurve(Result):
         profile: Profile | None = None,
         name: str = "",
         progress: bool = False,
-        **questions: Any,
+        **questions: Unpack[Shown],
     ) -> str:
         """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
@@ -305,11 +376,19 @@ class ThroughputCurve(Result):
             For a question that is out of range, or a curve too long for a page.
         DataError
             When it cannot be written.
+
+        Examples
+        --------
+        >>> import queuemodel as qm
+        >>> rows = {"nodes": [1, 2], "gpus_per_node": [8, 8], "step_time_ms": [250, 262]}
+        >>> page = qm.predict(rows, batch_size=32, workers=[8, 16, 32]).report(epochs=3, dataset_size=10**6)
+        >>> page.startswith("<!doctype html>")
+        True
         """
         data = curve_data(self, profile=profile, name=name, questions=questions, progress=progress)
         return report_page("curve", data, path=path)
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """`to_rows`, with the bottleneck's utilization only and the base of speedup: what fits."""
         others = {f"utilization_{name}" for name in self.stations if name != self.bottleneck}
         headers = {"gpus": "GPUs"} | ({"speedup": f"speedup over {self.base}"} if self.base else {})
@@ -320,26 +399,26 @@ class ThroughputCurve(Result):
 
     def answer(self) -> str:
         """The throughput of the largest number of workers, its interval and speedup, and the bottleneck."""
-        most, per = int(self.workers[-1]), float(self.steps_in_one(self.workers[-1]))
-        rate, low, high = (significant(one[-1] / per) for one in (self.steps_per_second, self.lower, self.upper))
+        most = int(self.workers[-1])
         over = self.base or self._sized(1)[0]
         gained = f", speedup {self.speedup[-1]:.3g} over {over}" if most != self.base_workers else ""
         limit = f"bottleneck {self.bottleneck}" if self.bottleneck else ""
         if np.isfinite(self.saturation_workers):
             limit = f"saturation at {self.saturation_workers:.3g} workers, {self.bottleneck}"
-        found = f"{''.join(self._sized(most))}: {rate} {self.counts}/s ({low} to {high}){gained}"
+        found = f"{''.join(self._sized(most))}: {self[most]}{gained}"
         return "; ".join(filter(None, [found, limit, f"{percent(self.confidence)} intervals"]))
 
     def notes(self) -> list[str]:
         """What contradicts the data, is assumed, would narrow the interval; then how it was predicted."""
-        doubts, others = by_use(self.note)
         told = self.assumption.removeprefix("assuming ").removesuffix(" is assumed")
-        assumption = f"assumed: {told}" if told else ""
-        method = f"method: {self.method}" if self.method else ""
-        assumed = [clause for clause in others if USES[-1].search(clause)]
-        rest = [clause for clause in others if clause not in assumed]
-        ranked = [*doubts, assumption, *assumed, self._narrowing, method, self._profiled, *rest]
-        return list(filter(None, ranked))
+        assumption = Note(f"assumed: {told}" if told else "", "assumed")
+        method = Note(f"method: {self.method}" if self.method else "")
+        return ranked([assumption, method, Note(self._profiled), *self.remarks, Note(self._narrowing, "narrow")])
+
+    @property
+    def note(self) -> str:
+        """The remarks in one text."""
+        return joined(self.remarks)
 
     @property
     def _narrowing(self) -> str:
@@ -356,10 +435,10 @@ class ThroughputCurve(Result):
 
     def caption(self) -> str:
         """How it was predicted, its uncertainty, and what to measure next."""
-        return "; ".join(filter(None, [self.assumption, self.basis, self._narrowing]))
+        return "; ".join(filter(None, [self.assumption, self._basis, self._narrowing]))
 
     @property
-    def basis(self) -> str:
+    def _basis(self) -> str:
         """How it was predicted, and its uncertainty."""
         knee = (
             f", saturation point {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
@@ -371,13 +450,9 @@ class ThroughputCurve(Result):
         return "; ".join(filter(None, parts))
 
 
-def by_use(note: str) -> tuple[list[str], list[str]]:
-    """Clauses of a note that contradict the data, and all others; of several that are only unusual, the first one."""
-    clauses = [clause for clause in note.split("; ") if clause]
-    wrong, unusual = ([clause for clause in clauses if words.search(clause)] for words in USES[:2])
-    unusual = [clause for clause in unusual if clause not in wrong]
-    others = [clause for clause in clauses if clause not in (*wrong, *unusual)]
-    return [*wrong, *unusual[:1]], [*others, *unusual[1:]]
+#: What a saved curve has as it is.
+PLAIN = ("single", "base_workers", "workers_per_node", "dataset_size", "stations", "measured", "assumption",
+         "synchronous", "asynchronous")  # fmt: skip
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ..base.drawing import (
+    BOUND,
     COLORS,
-    MODEL,
     PLACES,
     PROFILED,
     WAITING,
@@ -20,6 +20,7 @@ from ..base.drawing import (
     dots,
     finish_axes,
     label_ends,
+    mark_at,
     mark_saturation,
     measured_points,
     new_axes,
@@ -33,9 +34,13 @@ from ..base.results import percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Curves, which draw themselves with these functions and so are imported after them.
-ThroughputCurve = Any
+#: Curves, plans and ratios, which draw themselves with these functions and so are imported after them.
+ThroughputCurve: TypeAlias = Any
+Plan: TypeAlias = Any
+Ratio: TypeAlias = Any
 
+CURVE = "curve"  # names the lines of models
+EDGE = 1.3  # room beside the ends of a logarithmic axis
 MOST_BARS = 64  # more melt into each other: an area is drawn instead
 
 
@@ -45,9 +50,14 @@ def plot_throughput(
     ax: Axes | None = None,
     measured: Sequence[Sequence[float]] = (),
     label: str = "",
+    ideal: bool = False,
+    log: bool | None = None,
     **style: Any,
 ) -> Axes:
-    """Draw throughput against the number of workers.
+    """Draw throughput against the number of workers, or of nodes of several GPUs.
+
+    On the axes of another curve it is a further line with a colour of its own, beside which bounds, the profiled range
+    and the axis of examples are left out.
 
     Parameters
     ----------
@@ -58,12 +68,21 @@ def plot_throughput(
         Measurements besides those that the curve was fitted to.
     label : str
         Of the model's line; by default "predicted".
+    ideal : bool
+        Draw the base's throughput per worker times the workers, too.
+    log : bool, optional
+        Logarithmic axes (base 2); by default where four numbers or more are all powers of two.
     **style
         Passed to `Axes.plot` for the model's line.
 
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    ModelError
+        For measurements of another form, an unknown style, or axes that show something else.
 
     Examples
     --------
@@ -79,13 +98,18 @@ def plot_throughput(
         if len(point) not in (2, 4):
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
     per, name = rate_axis(curve)
-    _draw(ax, curve, per, label, style)
+    first, log = _draw(ax, curve, per, name, {"label": label, "ideal": ideal, "log": log}, style)
     points = [(n, *(x / per for x in values)) for n, *values in points]
     _measured(ax, curve, points)
-    most = max(float((curve.upper / per).max()), *(max(point[1:]) for point in points), 0.0)
-    ax.set(ylabel=name, ylim=(0, 1.1 * most))
-    _finish(ax, curve)
-    if curve.unit and curve.batch_size > 1 and not curve.of_ranks:
+    if log:
+        ax.set_yscale("log", base=2)
+    else:
+        most = max(float((curve.upper / per).max()), *(max(point[1:]) for point in points), 0.0)
+        ax.set_ylim(0, max(1.1 * most, 0.0 if first else ax.get_ylim()[1]))
+    _finish(ax, curve, first=first, log=log)
+    for repeated in () if first else list(ax.child_axes):
+        repeated.remove()
+    if first and curve.unit and curve.batch_size > 1 and not curve.of_ranks:
         right = ax.secondary_yaxis(
             "right", functions=(lambda x: np.multiply(x, curve.batch_size), lambda x: np.divide(x, curve.batch_size))
         )
@@ -111,13 +135,18 @@ def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = 
     elif "speedup" in rates[0][1]:  # of all over the first one's base
         rates = rates[:1] * len(rates)
     label, each = sizes.pop() if len(sizes) == 1 else ("workers", 1)
+    log = all(powers_of_two(one.workers / each) for one in curves.values())
     for (name, curve), style, (per, _) in zip(curves.items(), styles(curves).values(), rates, strict=True):
         x = curve.workers / each
         band(ax, x, curve.lower / per, curve.upper / per, style["color"])
-        lines += ax.plot(x, curve.steps_per_second / per, label=name, **style, **dots(len(x)))
-    last = max(int(curve.workers[-1]) for curve in curves.values()) / each
-    ax.set(xlabel=label, ylabel=rates[0][1], xlim=(0, last + max(0.5, 0.02 * last)), ylim=(0, None))
-    whole_numbers(ax)
+        lines += ax.plot(x, curve.steps_per_second / per, label=name, gid=CURVE, **style, **dots(len(x)))
+    ends = [float(end) / each for curve in curves.values() for end in curve.workers[[0, -1]]]
+    ax.set(xlabel=label, ylabel=rates[0][1])
+    if log:
+        ax.set_yscale("log", base=2)
+    else:
+        ax.set_ylim(0, None)
+    limit_sizes(ax, min(ends), max(ends), log=log)
     finish_axes(ax, legend=None)
     label_ends(ax, lines)
     return ax
@@ -132,49 +161,133 @@ def plot_step_time(curve: ThroughputCurve, *, ax: Axes | None = None) -> Axes:
     layer.
     """
     ax = ax or new_axes()
-    N = curve.workers / size_axis(curve)[1]
+    size, each = size_axis(curve)
+    N = curve.workers / each
     for name, seconds, bottom, color, alpha in _layers(curve):
         if len(N) <= MOST_BARS:
-            width = 0.8 * float(np.diff(N).min() if len(N) > 1 else 1)
+            width = 0.45 * N if powers_of_two(N) else 0.8 * float(np.diff(N).min() if len(N) > 1 else 1)
             ax.bar(N, seconds, width, bottom, color=color, alpha=alpha, label=name, linewidth=0)
         else:
             ax.fill_between(N, bottom, bottom + seconds, color=color, alpha=alpha, label=name, linewidth=0)
-    ax.set(ylabel="time of one step (s)", ylim=(0, None))
-    _finish(ax, curve, reverse=True)
+    ax.set(ylabel="time of one step (s)", xlabel=size, ylim=(0, None))
+    _finish(ax, curve, log=powers_of_two(N), reverse=True)
     return ax
 
 
-def plot_efficiency(curve: ThroughputCurve, *, ax: Axes | None = None, label: str = "", **style: Any) -> Axes:
+def plot_efficiency(
+    curve: ThroughputCurve, *, ax: Axes | None = None, label: str = "", log: bool | None = None, **style: Any
+) -> Axes:
     """Draw efficiency over the curve's base against the number of workers, with the curve's interval as a band.
 
-    ``label`` and ``style`` are those of `plot_throughput`.
+    ``label``, ``log`` (of the numbers of workers) and ``style`` are those of `plot_throughput`.
     """
     from matplotlib.ticker import PercentFormatter
 
     ax = ax or new_axes()
     unit = curve.workers * curve.single
-    lower, upper = (unit * curve.efficiency_of(end) for end in (curve.lower, curve.upper))
-    _draw(ax, replace(curve, lower=lower, upper=upper), unit, label, style)
-    _measured(ax, curve, [(n, x / (n * curve.single)) for n, x in curve.measured])
+    lower, upper = (unit * curve._efficiency_of(end) for end in (curve.lower, curve.upper))
     over = f" over {curve.base}" if curve.base else ""
-    ax.set(ylabel=f"efficiency{over} (%)", ylim=(0, 1.1))
+    drawn, options = replace(curve, lower=lower, upper=upper), {"label": label, "log": log}
+    first, log = _draw(ax, drawn, unit, f"efficiency{over} (%)", options, style)
+    _measured(ax, curve, [(n, x / (n * curve.single)) for n, x in curve.measured])
+    ax.set_ylim(0, 1.1)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
-    _finish(ax, curve)
+    _finish(ax, curve, first=first, log=log)
     return ax
 
 
-def _draw(ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, label: str, style: dict[str, Any]) -> None:
-    """The model's line and band, the bounds and the profiled range, all divided by ``unit``."""
-    style = require_style(style, "lines.Line2D", "ax", "label", "measured")
-    each = size_axis(curve)[1]
+def plot_cost(plan: Plan, *, ax: Axes | None = None, label: str = "", **style: Any) -> Axes:
+    """Draw what the training of a plan costs against the nodes, its interval as a band, and the recommended number.
+
+    Without a price it is the time; without work, throughput. ``label`` and ``style`` are those of `plot_throughput`.
+    """
+    ax, curve, choice = ax or new_axes(), plan.curve, plan.choices[0]
+    each, hours = size_axis(curve)[1], plan.times / 3600
+    if np.isnan(hours).any():
+        plot_throughput(curve, ax=ax, label=label, **style)
+    else:
+        name = f"cost ({plan.currency})" if plan.currency else "cost"
+        middle, low, high = hours * plan.price * curve.nodes if plan.price else hours
+        x = curve.workers / each
+        first, log = _begin(ax, name if plan.price else "time (h)", size_axis(curve)[0], x)
+        _line(ax, x, middle, low, high, label, curve.confidence, require_style(style, "lines.Line2D", "ax", "label"))
+        ax.set_ylim(0, max(1.1 * float(high.max()), 0.0 if first else ax.get_ylim()[1]))
+        _finish(ax, curve, first=first, log=log, profiled=False)
+    if choice.workers is not None and len(_curves(ax)) == 1:
+        mark_at(ax, choice.workers / each, choice.goal)
+    return ax
+
+
+def plot_ratio(ratio: Ratio, *, ax: Axes | None = None, label: str = "", **style: Any) -> Axes:
+    """Draw the ratio of two curves with its interval, a further line on the axes of another ratio; 1 is grey."""
+    ax, x = ax or new_axes(), ratio.workers
+    first, log = _begin(ax, "ratio of throughputs", "workers", x)
+    style = require_style(style, "lines.Line2D", "ax", "label")
+    _line(ax, x, ratio.value, ratio.lower, ratio.upper, label or "ratio", ratio.confidence, style)
+    if first:
+        ax.axhline(1.0, color=BOUND, linewidth=1.2, linestyle="--")
+    ax.set_ylim(0, max(1.1 * float(ratio.upper.max()), ax.get_ylim()[1]))
+    limit_sizes(ax, float(x[0]), float(x[-1]), log=log, first=first)
+    finish_axes(ax)
+    return ax
+
+
+def powers_of_two(counts: np.ndarray) -> bool:
+    """Whether four numbers or more are all powers of two."""
+    octaves = np.log2(counts)
+    return len(counts) >= 4 and bool(np.all(octaves == np.round(octaves)))
+
+
+def _curves(ax: Axes) -> list[Any]:
+    """Lines of models on these axes."""
+    return [line for line in ax.get_lines() if line.get_gid() == CURVE]
+
+
+def _begin(ax: Axes, rate: str, size: str, counts: np.ndarray, log: bool | None = None) -> tuple[bool, bool]:
+    """Name the axes: whether no other curve, of the same quantities, is on them; and whether they are logarithmic."""
+    drawn, first = (ax.get_ylabel(), ax.get_xlabel()), not _curves(ax)
+    sort = size.partition(" (")[0]  # whatever the number of servers
+    if not first and (drawn[0], drawn[1].partition(" (")[0]) != (rate, sort):
+        raise ModelError(f"plot: the axes show {' against '.join(drawn)}, not {rate} against {size}; take others")
+    ax.set(ylabel=rate, xlabel=size if first or drawn[1] == size else sort)
+    usual = powers_of_two(counts) if first else ax.get_xscale() == "log"
+    return first, usual if log is None else log
+
+
+def _line(
+    ax: Axes, x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray, label: str, confidence: float,
+    style: dict[str, Any],
+) -> None:  # fmt: skip
+    """A model's line and band, in the next colour."""
+    count = len(_curves(ax))
+    style = {"color": COLORS[count % len(COLORS)], "zorder": 3, **dots(len(x)), **style}
+    label = label or ("predicted" if not count else f"predicted {count + 1}")
+    ax.plot(x, y, label=label, gid=CURVE, **style)
+    band(ax, x, lower, upper, style["color"], "" if count else f"{percent(confidence)} interval")
+
+
+def _draw(
+    ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, name: str, options: dict[str, Any],
+    style: dict[str, Any],
+) -> tuple[bool, bool]:  # fmt: skip
+    """The model's line and band, the bounds and the profiled range, all divided by ``unit``.
+
+    Whether it is the first curve on these axes, and whether they are logarithmic.
+    """
+    style = require_style(style, "lines.Line2D", "ax", "label", "measured", "ideal", "log")
+    size, each = size_axis(curve)
     N = curve.workers / each
-    style = {"color": MODEL, "zorder": 3, **dots(len(N)), **style}
-    ax.plot(N, curve.steps_per_second / unit, label=label or "predicted", **style)
-    band(ax, N, curve.lower / unit, curve.upper / unit, style["color"], f"{percent(curve.confidence)} interval")
-    if curve.bound_upper.size:
+    first, log = _begin(ax, name, size, N, options["log"])
+    _line(ax, N, curve.steps_per_second / unit, curve.lower / unit, curve.upper / unit, options["label"],
+          curve.confidence, style)  # fmt: skip
+    if options.get("ideal"):
+        ax.plot(N, curve.workers * curve.single / unit, ":", color=BOUND, linewidth=1.2, label="ideal" if first else "")
+    if first and curve.bound_upper.size:
         bound_lines(ax, N, curve.bound_upper / unit, curve.bound_lower / unit)
-    if curve.profiled_workers >= 1:
-        ax.axvspan(0, curve.profiled_workers / each + 0.5, color=PROFILED, linewidth=0, zorder=0, label="profiled")
+    if first and curve.profiled_workers >= 1:
+        start, end = (N[0] / EDGE if log else 0), curve.profiled_workers / each + (0 if log else 0.5)
+        ax.axvspan(start, max(start, end), color=PROFILED, linewidth=0, zorder=0, label="profiled")
+    return first, log
 
 
 def rate_axis(curve: ThroughputCurve) -> tuple[float, str]:
@@ -195,7 +308,8 @@ def size_axis(curve: ThroughputCurve) -> tuple[str, int]:
 
 
 def _measured(ax: Axes, curve: ThroughputCurve, points: Sequence[Sequence[float]]) -> None:
-    measured_points(ax, [(n / size_axis(curve)[1], *values) for n, *values in points])
+    color = _curves(ax)[-1].get_color() if len(_curves(ax)) > 1 else ""
+    measured_points(ax, [(n / size_axis(curve)[1], *values) for n, *values in points], color)
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:
@@ -220,10 +334,24 @@ def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, s
     return [layer for layer in layers if layer[1].max() > 0.002 * step.max()]  # thinner than a line
 
 
-def _finish(ax: Axes, curve: ThroughputCurve, *, reverse: bool = False) -> None:
-    label, each = size_axis(curve)
-    last = max(int(curve.workers[-1]), curve.profiled_workers) / each
-    ax.set(xlabel=label, xlim=(0, last + max(0.5, 0.02 * last)))
-    mark_saturation(ax, curve.saturation_workers, curve.bottleneck)
-    whole_numbers(ax)
+def _finish(
+    ax: Axes, curve: ThroughputCurve, *, first: bool = True, log: bool = False, profiled: bool = True,
+    reverse: bool = False,
+) -> None:  # fmt: skip
+    each = size_axis(curve)[1]
+    last = max(int(curve.workers[-1]), curve.profiled_workers if profiled else 0) / each
+    limit_sizes(ax, float(curve.workers[0]) / each, last, log=log, first=first)
+    if first and profiled:
+        mark_saturation(ax, curve.saturation_workers, curve.bottleneck)
     finish_axes(ax, reverse=reverse)
+
+
+def limit_sizes(ax: Axes, least: float, most: float, *, log: bool, first: bool = True) -> None:
+    """The axis of sizes, wide enough for what is drawn on it before."""
+    low, high = (least / EDGE, most * EDGE) if log else (0.0, most + max(0.5, 0.02 * most))
+    if log:
+        ax.set_xscale("log", base=2)
+    else:
+        whole_numbers(ax)
+    before = (low, high) if first else ax.get_xlim()
+    ax.set_xlim(min(low, before[0]), max(high, before[1]))

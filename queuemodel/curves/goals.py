@@ -48,8 +48,8 @@ GOALS = {
 }  # fmt: skip
 
 
-class Asked(TypedDict, total=False):
-    """The work and the goals of `plan`, by keyword."""
+class PageGoals(TypedDict, total=False):
+    """The work and the goals of a page, by keyword."""
 
     epochs: float | None
     steps: float | None
@@ -58,9 +58,22 @@ class Asked(TypedDict, total=False):
     deadline: float | str | timedelta | None
     price_per_node_hour: float | None
     budget: float | None
-    throughput: float | None
     min_efficiency: float | None
+
+
+class Asked(PageGoals, total=False):
+    """The work and the goals of `plan`."""
+
+    throughput: float | None
     min_marginal_speedup: float | None
+
+
+class Shown(PageGoals, total=False):
+    """What a page shows first."""
+
+    workers: int | None
+    dataset_size: int | None
+    currency: str | None
 
 
 def checked(asked: Mapping[str, Any], what: str, *, dataset_size: int | None, currency: str | None) -> dict[str, float]:

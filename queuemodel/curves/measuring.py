@@ -43,7 +43,7 @@ class NextMeasurement(Result):
         what = f"{self.run} for a minute" if self.workers else "nothing"
         return f"measure next: {what} ({self.reason})"
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         return []  # nothing beside the caption
 
 

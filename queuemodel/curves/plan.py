@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from ..base.errors import ModelError
 from ..base.files import readable_duration
 from ..base.results import Result, counted, finite, percent
 from .curve import ThroughputCurve
+from .figures import plot_cost
 from .goals import GOALS, LIMITS, QUESTIONS, WORK, Asked, Limit, checked, named
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Units of time, each from twice its length on.
 UNITS = {"days": 86400, "h": 3600, "min": 60, "s": 1}
@@ -47,7 +51,7 @@ class Choice:
         low, high = ("?" if end is None else end for end in (self.workers_low, self.workers_high))
         return f"{low} to {high}"
 
-    def figures(self) -> dict[str, float | None]:
+    def _figures(self) -> dict[str, float | None]:
         """Hours and costs with their intervals, as columns of a table; None where there are none."""
         hours = {"hours": self.time / 3600, "hours_low": self.time_low / 3600, "hours_high": self.time_high / 3600}
         costs = {"cost": self.cost, "cost_low": self.cost_low, "cost_high": self.cost_high}
@@ -64,7 +68,7 @@ class Choice:
             else "{:.3g} {unit} ({:.3g} to {:.3g} {unit})".format(*(end / UNITS[unit] for end in ends), unit=unit)
         )
 
-    def shown(self, curve: ThroughputCurve, currency: str, *, point: bool = False) -> dict[str, Any]:
+    def _shown(self, curve: ThroughputCurve, currency: str, *, point: bool = False) -> dict[str, Any]:
         """Machines, time and cost as people read them, and the answer by the point estimate; None where unknown."""
         machines = (
             {"nodes": self.nodes, "GPUs": self.workers} if curve.workers_per_node > 1 else {"workers": self.workers}
@@ -95,23 +99,24 @@ class Plan(Result):
     """Choices of node counts, one per question, the one that answers most of them first."""
 
     choices: tuple[Choice, ...]
-    curve: ThroughputCurve
+    curve: ThroughputCurve  # of whole nodes
+    times: np.ndarray  # (3, n): seconds of the training on each number of workers, and their interval; NaN without work
     price: float | None = None  # per node and hour
     currency: str = ""  # of the price
     work: str = ""  # of the whole training, in words
     recommendation: str = ""  # the first choice, in words
     remarks: tuple[str, ...] = ()  # why a goal has no answer, and what it would need; answers that end with the curve
-    digits = 3
+    _digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per choice (times in hours)."""
         names = ("goal", "workers", "workers_point", "workers_interval", "nodes", "probability")
-        return [{name: getattr(c, name) for name in names} | c.figures() for c in self.choices]
+        return [{name: getattr(c, name) for name in names} | c._figures() for c in self.choices]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """Goal, machines, time and cost; the answer by the point estimate where it is another."""
         other = any(c.workers_point != c.workers for c in self.choices)
-        return in_use([{"goal": c.goal} | c.shown(self.curve, self.currency, point=other) for c in self.choices])
+        return in_use([{"goal": c.goal} | c._shown(self.curve, self.currency, point=other) for c in self.choices])
 
     def to_dict(self) -> dict[str, Any]:
         """The choices, times in seconds."""
@@ -120,6 +125,10 @@ class Plan(Result):
             "confidence": self.curve.confidence, "currency": self.currency or None, "answer": self.recommendation,
             "choices": rows, "note": "; ".join(filter(None, [self.curve.assumption, *self.remarks, self.assumed])),
         }  # fmt: skip
+
+    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw the cost against nodes, or the time without a price, with the first choice (`plot_cost`)."""
+        return plot_cost(self, ax=ax, **kwargs)
 
     def answer(self) -> str:
         """The recommendation of the first choice, in one sentence."""
@@ -140,7 +149,7 @@ class Plan(Result):
 
     def caption(self) -> str:
         """The answer, after an assumed strategy, and the notes."""
-        parts = [self.curve.assumption, self.answer(), *self.remarks, self.assumed, self.curve.basis]
+        parts = [self.curve.assumption, self.answer(), *self.remarks, self.assumed, self.curve._basis]
         return "; ".join(filter(None, parts))
 
 
@@ -207,7 +216,8 @@ def plan(
     remarks = [text for question, choice in zip(questions, choices, strict=True) for text in question.remarks(choice)]
     said = questions[0].answer(choices[0])
     remarks = [text for text in dict.fromkeys(remarks) if text != said]
-    return Plan(tuple(choices), curve, price, currency or "", words, said, tuple(remarks))
+    times = np.array([job.time(x) for x in (whole.steps_per_second, whole.upper, whole.lower)])
+    return Plan(tuple(choices), whole, times, price, currency or "", words, said, tuple(remarks))
 
 
 def _require_work(given: Mapping[str, float], size: int | None) -> None:
@@ -267,7 +277,7 @@ class _Job:
         return x * self.curve.batch_size
 
     def efficiency(self, x: np.ndarray) -> np.ndarray:
-        return self.curve.efficiency_of(x)
+        return self.curve._efficiency_of(x)
 
     def marginal(self, x: np.ndarray) -> np.ndarray:
         """The least of all up to there."""

@@ -113,6 +113,28 @@ class Prediction:
         machines = np.concatenate([here.machines, there.machines + here.machines.max() + 1])
         return replace(here, machines=machines, **rows)
 
+    @property
+    def draws(self) -> tuple[int, ...]:
+        """How many there are of everything that is drawn: equal where two predictions have common draws."""
+        return self.mean.shape[1], self.error.shape[1], self.spread.shape[1]
+
+    def over(self, at: np.ndarray, to: np.ndarray) -> Prediction:
+        """Log throughput at some places less that at others, of as many workers each, without noise of measuring.
+
+        What is drawn, and effects, are common to both; errors are as correlated as those on other machines (after
+        conditioning approximate: the remaining ones are taken as correlated so, too).
+        """
+        one, other = self.at(at), self.at(to)
+        common = np.where(one.machines == other.machines, 1.0, OTHER_MACHINES)[:, None] * one.error * other.error
+        return replace(
+            one,
+            mean=one.mean - other.mean,
+            error=np.sqrt(np.maximum(one.error**2 + other.error**2 - 2 * common, 0.0)),
+            spread=one.spread - other.spread,
+            noise=np.zeros(len(at)),
+            ceiling=np.full(len(at), math.inf),
+        )
+
     def interval(self, confidence: float) -> np.ndarray:
         """The median and the ends of the interval of one measurement, steps per second, shape (3, P)."""
         tail = (1.0 - confidence) / 2
@@ -126,7 +148,7 @@ class Prediction:
             ends = np.quantile(self.mean[:, pick] + np.sqrt(self._variance[:, pick]) * z, shares, axis=-1)
         return np.exp(np.minimum(ends, self.ceiling + scores[2] * self.ceiling_error))
 
-    def draws(self, count: int, *, seed: int = 0) -> np.ndarray:
+    def sampled(self, count: int, *, seed: int = 0) -> np.ndarray:
         """Draws (P, count) of log throughput by what the fit leaves open, without the model's own error."""
         open_ends = np.random.default_rng(seed).standard_normal((self.spread.shape[1], count))
         return np.asarray(self.mean[:, self._evenly(count)] + self.spread @ open_ends)

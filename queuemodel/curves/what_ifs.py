@@ -56,8 +56,11 @@ class WhatIf:
         return "as profiled" if value is None else f"{significant(value / self.factor)} {self.unit}".strip()
 
 
-def what_ifs_of(curve: Curve) -> list[WhatIf]:
-    """The what-ifs that the model of a curve answers; fewer, or none, of more workers on servers than take seconds."""
+def what_ifs_of(curve: Curve, *, every: bool = False) -> list[WhatIf]:
+    """The what-ifs that the model of a curve answers; fewer, or none, of more workers on servers than take seconds.
+
+    ``every``: also those that would make a page many times as large.
+    """
     model, most = curve.model, curve.workers[-1]
     on_servers = curve.parameter_servers > 0
     if model is None or (on_servers and most > (64 if curve.synchronous else 256)):
@@ -65,14 +68,20 @@ def what_ifs_of(curve: Curve) -> list[WhatIf]:
     own = model.bandwidth if model.bandwidth is not None and math.isfinite(model.bandwidth) else None
     long = on_servers and (curve.synchronous or most > 64)
     servers, speeds = ((), (0.5, 2.0, 4.0)) if long else ((1, 2, 4), SPEEDS)
-    sizes = tuple(curve.batch_size * 2**k for k in range(-2, 3)) if "accelerator_speed" not in model.changes else ()
+    small = every or "accelerator_speed" not in model.changes
+    sizes = tuple(curve.batch_size * 2**k // 4 for k in range(5) if curve.batch_size * 2**k % 4 == 0) if small else ()
     found = []
     for one in (
         WhatIf("parameter_servers", "parameter servers", curve.parameter_servers, choices=servers),
-        WhatIf("ranks_per_node", "ranks per node", model.scenario.ranks_per_node or 1, choices=(1, 2, 4, 8)),
         WhatIf("gpus_per_node", "GPUs per node", curve.workers_per_node, choices=(1, 2, 4, 8)),
         WhatIf("batch_size", "batch size of a worker", curve.batch_size, choices=sizes),
         WhatIf("accelerator_speed", "accelerator speed", 1.0, unit="× profiled", choices=speeds),
+        WhatIf(
+            "accumulation",
+            "steps of an iteration",
+            model.scenario.accumulation or 1,
+            choices=(1, 2, 4, 8) if every else (),
+        ),
         WhatIf("bandwidth", "bandwidth of a node's link", own, GBIT, "Gbit/s", _bandwidths(own or USUAL_BANDWIDTH)),
         WhatIf("latency", "latency of a message", model.scenario.latency, 1e-6, "µs", (1e-5, 1e-4, 1e-3)),
     ):

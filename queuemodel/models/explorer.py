@@ -11,26 +11,44 @@ import numpy as np
 from ..base.checks import extra, require_count
 from ..base.drawing import svg_image
 from ..base.errors import QueueModelError, QueueModelWarning
+from ..curves.curve import ThroughputCurve
 from ..curves.figures import plot_comparison
+from ..curves.plan import plan
 from ..curves.what_ifs import what_ifs_of
 
 
 class Explorer:
-    """Made by a model's ``explore``; below the sliders is an output of its own, which an exported notebook keeps."""
+    """Made by a model's ``explore``; below the sliders is an output of its own, which an exported notebook keeps.
+
+    ``controls`` are what-ifs by name, ``goals`` those of `plan`; ``kept`` curves are drawn beside ``curve``.
+    """
 
     def __init__(self, model: Any, *, workers: int) -> None:
         widgets = extra("ipywidgets", "notebook", what="explore")
         self._notebook = extra("IPython.display", "notebook", what="explore")
         most = require_count(workers, "explore: workers")
         self.controls = {"workers": widgets.IntSlider(most, 1, max(128, most), description="workers")}
-        for one in what_ifs_of(model.throughput(np.unique([1, most]))):
+        for one in what_ifs_of(model.throughput(np.unique([1, most])), every=True):
             options, start = [(one.worded(value), value) for value in one.choices], one.choices.index(one.value)
             self.controls[one.name] = widgets.SelectionSlider(options=options, index=start, description=one.label)
         self._start = {name: control.value for name, control in self.controls.items()}
-        self._given, self._handle, self._box = model, None, widgets.VBox(list(self.controls.values()))
-        for control in self.controls.values():
+        self.goals = {
+            "epochs": widgets.FloatText(1.0, description="epochs"),
+            "deadline": widgets.Text("", description="deadline", placeholder="12h"),
+            "price_per_node_hour": widgets.FloatText(0.0, description="price of a node and hour"),
+        }
+        self.keep, self.kept = widgets.Button(description="keep to compare"), dict[str, ThroughputCurve]()
+        self.keep.on_click(self._keep)
+        changed = [*self.controls.values(), *self.goals.values()]
+        self._given, self._handle, self._box = model, None, widgets.VBox([*changed, self.keep])
+        for control in changed:
             control.style.description_width, control.layout.width = "14em", "34em"
             control.observe(self._predict, "value")
+        self._predict()
+
+    def _keep(self, _: object = None) -> None:
+        """Draw this curve beside all later ones."""
+        self.kept[self.message] = self.curve
         self._predict()
 
     def _predict(self, _: object = None) -> None:
@@ -41,7 +59,9 @@ class Explorer:
             with warnings.catch_warnings(action="ignore", category=QueueModelWarning):  # the caption has it
                 curve = self._given.what_if(**changes).throughput(counts)
                 before = {"as given": self._given.throughput(counts)} if changes else {}
-            self.curve, self._curves = curve, before | {self.message: curve}
+            asked = {name: one.value for name, one in self.goals.items() if one.value}
+            self.plan = plan(curve, **asked) if asked.keys() - {"epochs"} else None
+            self.curve, self._curves = curve, before | self.kept | {self.message: curve}
         except QueueModelError as error:
             self.message += f": {error}"
         if self._handle is not None:
@@ -53,6 +73,7 @@ class Explorer:
 
     def _shown(self) -> Any:
         draw = self.curve.plot if len(self._curves) == 1 else lambda: plot_comparison(self._curves)
+        planned = "" if self.plan is None else f"<p>{escape(self.plan.answer())}</p>"
         return self._notebook.HTML(
-            f"<p>{escape(self.message)}</p>{svg_image(draw)}<p>{escape(self.curve.caption())}</p>"
+            f"<p>{escape(self.message)}</p>{svg_image(draw)}{planned}<p>{escape(self.curve.caption())}</p>"
         )

@@ -10,19 +10,23 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..base.checks import FASTEST_LINK, require_name, require_number
 from ..base.errors import DataError, ModelError, QueueModelWarning
 from ..base.files import count_in, parse_bandwidth, parse_latency, read_rows
-from ..base.results import Result, percent
+from ..base.results import Result
 from ..curves.curve import ThroughputCurve
-from ..curves.plan import Choice, in_use, plan
+from ..curves.figures import plot_cost
+from ..curves.plan import Choice, Plan, in_use, plan
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
 from ..profile.synchronization import SYNCHRONIZATIONS
 from .predict import Data, PathName, as_data, load, predict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +103,24 @@ class Offer:
     """What one type of machine comes to: its curve, and the answer on it."""
 
     instance: Instance
-    curve: ThroughputCurve
-    choice: Choice
+    plan: Plan
+
+    @property
+    def curve(self) -> ThroughputCurve:
+        """Throughput on whole machines."""
+        return self.plan.curve
+
+    @property
+    def choice(self) -> Choice:
+        """What answers all of the question."""
+        return self.plan.choices[0]
 
     @property
     def hourly(self) -> float:
         """Price of all machines per hour; infinite where no number of them will do."""
         return math.inf if self.choice.nodes is None else self.choice.nodes * self.instance.price
 
-    def to_row(self) -> dict[str, Any]:
+    def _to_row(self) -> dict[str, Any]:
         """The offer as a row of a table (times in hours)."""
         c, curve = self.choice, self.curve
         at = None if c.workers is None else int((curve.workers == c.workers).argmax())
@@ -125,7 +138,7 @@ class Offer:
             "examples_per_second_high": high,
             "price_per_hour": None if at is None else self.hourly,
         }
-        return row | c.figures()
+        return row | c._figures()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -134,7 +147,7 @@ class InstancePlan(Result):
 
     offers: tuple[Offer, ...]
     currency: str = ""
-    digits = 3
+    _digits = 3
 
     @property
     def cheapest(self) -> Offer | None:
@@ -143,16 +156,16 @@ class InstancePlan(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per type of machine."""
-        return [offer.to_row() for offer in self.offers]
+        return [offer._to_row() for offer in self.offers]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """Times and costs where there is something to pay for, else throughput and what an hour of it costs."""
         others = () if any(math.isfinite(offer.choice.cost) for offer in self.offers) else ("examples", "price")
         point = any(offer.choice.workers_point != offer.choice.workers for offer in self.offers)
         return in_use([
             {"instance": offer.instance.name}
-            | offer.choice.shown(offer.curve, self.currency, point=point)
-            | {name: value for name, value in offer.to_row().items() if others and name.startswith(others)}
+            | offer.choice._shown(offer.curve, self.currency, point=point)
+            | {name: value for name, value in offer._to_row().items() if others and name.startswith(others)}
             for offer in self.offers
         ])  # fmt: skip
 
@@ -166,15 +179,31 @@ class InstancePlan(Result):
             "offers": self.to_rows(),
         }
 
-    def caption(self) -> str:
-        """The question, its probability, and what the intervals are."""
-        first, none = self.offers[0], "" if self.cheapest else "; no type of machine will do"
-        chance = first.choice.probability
-        sure = f" with {100 * chance:.4g} % probability" if chance else ""
-        goal = f"{first.choice.goal}{sure}, intervals of {percent(first.curve.confidence)}{none}"
-        unsure = [o.instance.name for o in self.offers if chance and o.choice.workers and not o.choice.probability]
+    def answer(self) -> str:
+        """The cheapest type, how many of it, and its time and cost."""
+        if self.cheapest is None:
+            return f"no type of machine will do: {self.offers[0].choice.goal} is not met"
+        return f"{self.cheapest.instance.name}: {self.cheapest.plan.answer()}"
+
+    def notes(self) -> list[str]:
+        """What is trained, assumed, and which types meet the goal by the point estimate alone."""
+        first = self.offers[0]
+        sure = first.choice.probability
+        unsure = [o.instance.name for o in self.offers if sure and o.choice.workers and not o.choice.probability]
         less = f"{', '.join(unsure)}: by the point estimate only" if unsure else ""
-        return "; ".join(filter(None, [first.curve.assumption, goal, less]))
+        work = f"{first.plan.work} to train" if first.plan.work else ""
+        return list(filter(None, [less, work, *first.curve.notes()]))
+
+    def caption(self) -> str:
+        """The answer, after an assumed strategy."""
+        return "; ".join(filter(None, [self.offers[0].curve.assumption, self.answer()]))
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw each type's cost against its number, or its time or throughput (`plot_cost`)."""
+        for offer in self.offers:
+            ax = plot_cost(offer.plan, ax=ax, label=offer.instance.name)
+        assert ax is not None  # there is an offer
+        return ax
 
 
 def plan_instances(
@@ -250,8 +279,7 @@ def plan_instances(
             curve = predict(data, workers=counts, **fields | {k: v for k, v in machine.items() if v is not None})
         except ModelError as error:
             raise ModelError(f"instance {one.name!r}: {error}") from None
-        planned = plan(curve, price_per_node_hour=one.price if paid else None, **goal)
-        offers.append(Offer(one, curve, planned.choices[0]))  # which answers all of the question
+        offers.append(Offer(one, plan(curve, price_per_node_hour=one.price if paid else None, **goal)))
     if not offers:
         raise ModelError("plan_instances: instances must name at least one type of machine, got none")
     money = attrgetter("choice.cost" if throughput is None else "hourly")
@@ -285,7 +313,7 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
         least = waiting.least_workers
         if waiting.solvable:
             fields.setdefault("method", "mva")
-    curve = predict(data, workers=range(least, most + 1), **fields)
+    curve = predict(cast(Data, data), workers=range(least, most + 1), **fields)
     if curve.assumption:
         warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
     return curve

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, Unpack
 
 import numpy as np
 
 from ..base.checks import require_seed, require_share
-from ..base.estimates import Parameter
-from ..base.results import Result, counted, percent
-from ..curves.curve import ThroughputCurve, by_use, require_workers
+from ..base.estimates import Parameter, Parameters
+from ..base.results import Note, Result, counted, joined, percent, ranked, same
+from ..curves.curve import ThroughputCurve, require_workers
 from ..curves.prediction import Prediction
 from ..profile.job import Job
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
-from ..profile.scenario import Scenario, of_group, require_answered
+from ..profile.scenario import Changes, Scenario, of_group, require_answered
 from ..profile.throughputs import doubt
 from .explorer import Explorer
 
@@ -62,7 +62,7 @@ class Outcome:
     noise: np.ndarray | float = 0.0  # (n,): Relative standard error of a measurement there, unless it has its own
     breakdown: Callable[[np.ndarray], Breakdown] = lambda X: Breakdown()  # of the throughput that is predicted
     method: str
-    note: str = ""
+    remarks: tuple[Note, ...] = ()
     assumption: str = ""
     parameter_servers: int = 0
     workers_per_node: int = 1
@@ -77,7 +77,7 @@ class Outcome:
 class Model(Result):
     """What was fitted to one kind of data; changed by `what_if`, asked by `throughput`.
 
-    A model says what it found (`parameters`, `note`), which questions it answers (``changes``), and its `outcome`.
+    A model says what it found (`parameters`, `remarks`), which questions it answers (``changes``), and its `outcome`.
     """
 
     scenario: Scenario = field(default_factory=Scenario)  # What differs from the machines of the data
@@ -97,14 +97,28 @@ class Model(Result):
         return "examples"
 
     @property
-    def note(self) -> str:
+    def remarks(self) -> tuple[Note, ...]:
         """What this fit cannot know, and what contradicts it."""
-        return ""
+        return ()
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def note(self) -> str:
+        """The remarks in one text."""
+        return joined(self.remarks)
+
+    @property
+    def parameters(self) -> Parameters:
         """What was fitted, and how far to trust it."""
+        return Parameters(self._parameters)
+
+    @property
+    def _parameters(self) -> tuple[Parameter, ...]:
         return ()
+
+    def summary(self, *, confidence: float = 0.9) -> Parameters:
+        """The parameters with intervals of this probability."""
+        require_share(confidence, "summary: confidence", open_ended=True)
+        return Parameters(self._parameters, confidence)
 
     @property
     def bandwidth(self) -> float | None:
@@ -136,16 +150,29 @@ class Model(Result):
     def check(self) -> None:
         """Refuse a scenario that the data do not answer."""
 
-    def what_if(self, **changes: Any) -> Self:
+    def what_if(self, **changes: Unpack[Changes]) -> Self:
         """The same job on other machines, or trained in another way.
 
-        Changes are fields of `Scenario`, told against the data whatever their order. One that is asked for again
+        Changes are fields of `Scenario`, relative to the data whatever their order. One that is asked for again
         replaces the earlier one; accelerator speeds multiply.
+
+        Returns
+        -------
+        Model
+            Of the same kind, and the same fit.
 
         Raises
         ------
         ModelError
             For what the data do not answer, or a value that makes no sense.
+
+        Examples
+        --------
+        >>> import queuemodel as qm
+        >>> model = qm.fit(qm.example_profile("ddp-alexnet-40"))
+        >>> faster = model.what_if(bandwidth="10Gbit/s").throughput([8])
+        >>> (faster / model.throughput([8]))[8]
+        2.76 (2.57 to 2.96), 90 % interval
         """
         require_answered(changes, self.changes, self.kind)
         changed = replace(self, scenario=self.scenario.updated(**changes))
@@ -153,7 +180,12 @@ class Model(Result):
         return changed
 
     def throughput(
-        self, workers: int | Iterable[int] = range(1, 33), *, confidence: float = 0.9, seed: int = 0, **changes: Any
+        self,
+        workers: int | Iterable[int] = range(1, 33),
+        *,
+        confidence: float = 0.9,
+        seed: int = 0,
+        **changes: Unpack[Changes],
     ) -> ThroughputCurve:
         """Predict throughput against the number of workers.
 
@@ -182,9 +214,26 @@ class Model(Result):
 
     def posterior(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """The outcome at these numbers of workers and at the base of speedup, given all measurements."""
+        return conditioned(self, self._unconditioned(workers, seed), seed=seed)
+
+    def _unconditioned(self, workers: np.ndarray, seed: int) -> Outcome:
+        """The outcome at these numbers of workers, at the base of speedup, and where conditions are."""
         here = [point.workers for point in self.conditions if self.is_here(point)]
-        outcome = self.outcome(np.union1d(workers, [self.base_workers, *here]), seed=seed)
-        return conditioned(self, outcome, seed=seed)
+        return self.outcome(np.union1d(workers, [self.base_workers, *here]), seed=seed)
+
+    def relative(self, other: Model, workers: np.ndarray, *, seed: int = 0) -> Prediction | None:
+        """Throughput over that of another model at these numbers of workers, where their draws are common, else None.
+
+        They are common to models of one fit, which differ in their scenario alone.
+        """
+        if not same(self, replace(other, scenario=self.scenario)):
+            return None
+        found = {one.scenario: one._unconditioned(workers, seed) for one in (self, other)}
+        if len({one.prediction.draws for one in found.values()}) > 1:
+            return None
+        posterior, first, _ = joint_posterior(self, found, seed=seed)
+        at = [first[one.scenario] + np.searchsorted(found[one.scenario].workers, workers) for one in (self, other)]
+        return posterior.over(*at)
 
     def explore(self, *, workers: int = 32) -> Explorer:
         """The what-ifs of a report as sliders in a notebook, with the curve of 1 to ``workers`` workers.
@@ -200,20 +249,19 @@ class Model(Result):
         """One row per parameter."""
         return [parameter.to_row() for parameter in self.parameters]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows without what is in notes."""
         return [one.to_row(shown=True) for one in self.parameters]
 
     def answer(self) -> str:
-        """The caption without the clauses of `notes`."""
-        return "; ".join(clause for clause in self.caption().split("; ") if clause not in self.note.split("; "))
+        """The caption without the remarks."""
+        return self.caption().removesuffix(self.note).removesuffix("; ")
 
     def notes(self) -> list[str]:
         """What the fit assumes, does not determine, and what contradicts it."""
-        doubts, others = by_use(self.note)
-        return [*doubts, *others]
+        return ranked(self.remarks)
 
-    def details(self) -> list[str]:
+    def _details(self) -> list[str]:
         """Notes of the parameters."""
         return [f"{one.name}: {one.note}" for one in self.parameters if one.note]
 
@@ -248,19 +296,26 @@ def changes_of(question: Scenario) -> dict[str, Any]:
     return {name: value for name, value in question.specified.items() if name not in NO_CHANGES}
 
 
-def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:
-    """The outcome, given what was measured of jobs that train in this way, on these machines or on others."""
-    points = model.conditions
-    if not points:
-        return outcome
-    machines = [model.scenario if model.is_here(point) else model.machines_of(point) for point in points]
-    found = {model.scenario: outcome}
+def joint_posterior(
+    model: Model, outcomes: dict[Scenario, Outcome], *, seed: int
+) -> tuple[Prediction, dict[Scenario, int], list[Measurement]]:
+    """Of several scenarios of a fit, given what was measured of jobs that train in this way, here or on other machines.
+
+    Beside it, the first place of each scenario, and the outliers among the measurements.
+    """
+    points, found = model.conditions, dict(outcomes)
+    machines = [
+        next((one for one in outcomes if replace(model, scenario=one).is_here(point)), model.machines_of(point))
+        for point in points
+    ]
     for scenario in machines:
         if scenario not in found:
             counts = {1, *(point.workers for point, one in zip(points, machines, strict=True) if one == scenario)}
             found[scenario] = replace(model, scenario=scenario).outcome(np.array(sorted(counts)), seed=seed)
     prediction = reduce(Prediction.joined, (one.prediction for one in found.values()))
     first = dict(zip(found, np.cumsum([0, *(len(one.workers) for one in found.values())]).tolist(), strict=False))
+    if not points:
+        return prediction, first, []
     at = [
         first[one] + int(np.searchsorted(found[one].workers, point.workers))
         for one, point in zip(machines, points, strict=True)
@@ -268,21 +323,25 @@ def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:
     usual = np.concatenate([np.broadcast_to(one.noise, one.workers.shape) for one in found.values()])
     noise = np.array([point.relative_error(float(usual[place])) for point, place in zip(points, at, strict=True)])
     posterior, outliers = prediction.condition(at, np.log([point.steps_per_second for point in points]), noise)
+    return posterior, first, [point for point, off in zip(points, outliers, strict=True) if off]
+
+
+def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:
+    """The outcome, given the model's conditions."""
+    if not (points := model.conditions):
+        return outcome
+    posterior, _, wrong = joint_posterior(model, {model.scenario: outcome}, seed=seed)
     posterior = posterior.at(np.arange(len(outcome.workers)))
     likely = sorted(zip(posterior.kinds(len(outcome.kinds) or 1).tolist(), outcome.kinds, strict=False), reverse=True)
     by = ", ".join(f"{name} {percent(share)}" for share, name in likely)
-    wrong = [point for point, off in zip(points, outliers, strict=True) if off]
-    notes = [
-        ": ".join(filter(None, [f"calibrated by {counted(len(points), 'measurement')}", by])),
-        doubt(wrong, "the prediction and the other measurements") if wrong else "",
-        outcome.note,
-    ]
+    calibrated = ": ".join(filter(None, [f"calibrated by {counted(len(points), 'measurement')}", by]))
+    against = doubt(wrong, "the prediction and the other measurements") if wrong else ""
     return replace(
         outcome,
         throughput=posterior.interval(0.9)[0],
         prediction=posterior,
         method=outcome.method.replace(outcome.kinds[0], likely[0][1]) if outcome.kinds else outcome.method,
-        note="; ".join(filter(None, notes)),
+        remarks=(Note(calibrated), Note(against, "doubt"), *outcome.remarks),
     )
 
 
@@ -313,7 +372,6 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         bottleneck=parts.bottleneck,
         **rows,
         **{name: getattr(outcome, name) for name in FROM_OUTCOME},
-        note=outcome.note,
         steps_per_round=outcome.steps_per_round[at] if len(outcome.steps_per_round) else NONE,
         model=model,
     )
@@ -321,6 +379,6 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
 
 #: Fields of a curve that are those of its outcome.
 FROM_OUTCOME = (
-    "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption",
+    "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption", "remarks",
     "synchronous", "asynchronous",
 )  # fmt: skip

@@ -6,10 +6,11 @@ A question is read and refused here, once; its model is the first of `MODELS` th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, Unpack, cast
 
 from ..base.checks import require_choice, require_count, require_seed
 from ..base.errors import DataError, ModelError
@@ -17,7 +18,7 @@ from ..base.files import read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, NUMBERS, SHARDED, Scenario, of_group
+from ..profile.scenario import FIELDS, NUMBERS, SHARDED, SYNONYMS, Changes, Scenario, of_group
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
 from ..simulator.result import SimulatedRun
@@ -47,7 +48,7 @@ def fit(
     *,
     throughputs: Measured = (),
     seed: int = 0,
-    **fields: Any,
+    **fields: Unpack[Changes],
 ) -> Model:
     """Fit the model of a training job.
 
@@ -71,7 +72,7 @@ def fit(
         Fields of `Scenario`. Of throughputs alone: ``batch_size`` (1 unless given) and ``parameter_bytes`` of the job,
         which give the approximate saturation point of asynchronous servers, better with the bandwidth of their links,
         which all throughputs may have; of synchronous training ``sparse_gradients``, that most parameters are
-        embeddings, of which a step touches few rows, so that rounds grow with the group; and ``ranks_per_node`` of
+        embeddings, of which a step touches few rows, so that rounds grow with the group; and ``gpus_per_node`` of
         all-reduce, whose workers are ranks on whole nodes: most of what a ring sends crosses the network from the
         second node on, and grows little after.
 
@@ -94,6 +95,12 @@ def fit(
     -----
     QueueModelWarning
         Where throughputs of synchronous training look like rounds per second.
+
+    Examples
+    --------
+    >>> model = fit({"nodes": [1, 2, 4], "gpus_per_node": [8, 8, 8], "step_time_ms": [250, 262, 270]})
+    >>> model.parameters["step"].interval()
+    0.256 s (0.244 to 0.267), 90 % interval
     """
     data = cast(Data, as_data(data))
     require_measured(data, "fit")
@@ -133,7 +140,7 @@ def predict(
     confidence: float = 0.9,
     seed: int = 0,
     progress: bool = False,
-    **fields: Any,
+    **fields: Unpack[Changes],
 ) -> ThroughputCurve:
     """Predict throughput against the number of workers.
 
@@ -164,10 +171,21 @@ def predict(
         they need where several were measured. ``worker_bandwidth`` and ``worker_speeds`` are for the largest number of
         workers or more.
 
+    Returns
+    -------
+    ThroughputCurve
+        ``curve[8]`` is that of 8 workers; it prints, draws, saves and gives rows.
+
     Raises
     ------
     ModelError
         For an unknown method, or a question that the data do not answer.
+
+    Examples
+    --------
+    >>> rows = {"nodes": [1, 2, 4], "gpus_per_node": [8, 8, 8], "step_time_ms": [250, 262, 270]}
+    >>> predict(rows, batch_size=32, workers=[8, 64])[64]
+    3.64 iterations/s (3.08 to 4.09), 90 % interval
     """
     data = cast(Data, as_data(data))
     require_measured(data, "predict")
@@ -239,7 +257,7 @@ def simulate(
     """
     if not isinstance(profile := as_data(profile), Profile):
         raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
-    fields = {name: settings.pop(name) for name in list(settings) if name in FIELDS}
+    fields = {name: settings.pop(name) for name in list(settings) if name in (*FIELDS, *SYNONYMS)}
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(profile, question)
     if strategy in ON_NODES:
@@ -279,8 +297,6 @@ def require_answerable(data: Data, question: Scenario) -> str:
         raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
     if on_nodes(data) and strategy not in ON_NODES:
         raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
-    if question.gpus_per_node is not None and not (alone and strategy in ON_NODES):
-        raise ModelError(f"gpus_per_node applies to tables of step times or rates of {', '.join(ON_NODES)}")
     for name in question.of(of_group("throughputs")):
         if not alone or name not in KNOWN.get(strategy, ()):
             kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
@@ -298,12 +314,15 @@ def require_answerable(data: Data, question: Scenario) -> str:
     return strategy
 
 
-def load(path: PathName) -> Profile | Sequence[Measurement]:
-    """Read a profile (JSON), or a table of measurements (a name in .csv or .csv.gz)."""
+def load(path: PathName) -> Profile | Sequence[Measurement] | ThroughputCurve:
+    """Read a profile or a saved curve (JSON), or a table of measurements (a name in .csv or .csv.gz)."""
     if Path(path).is_dir() or Path(path).name.endswith((".pb", ".pb.gz")):
         raise DataError(f"{path}: not a profile; recorded traces become one by queuemodel import-trace FOLDER")
     if Path(path).name.endswith((".json", ".json.gz")) or read_bytes(path).lstrip()[:1] in (b"{", b"["):
-        return Profile.load(path)
+        content = read_bytes(path)
+        if re.match(rb'\s*{\s*"format":\s*"queuemodel-curve"', content):
+            return ThroughputCurve.from_json(content, where=str(path))
+        return Profile.from_json(content, where=str(path))
     if not Path(path).name.lower().endswith((".csv", ".csv.gz")):
         raise DataError(f"{path}: not a profile; tables of measurements are read from a .csv")
     return read_measurements(path)

@@ -80,6 +80,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 STEP_FIELDS = [name for name in Step.__struct_fields__ if name != "operations"]
+ROUND_FIELDS = ["ranks", "number", "rank", "round_time", "computed", "waited"]
 
 
 class _Header(msgspec.Struct):
@@ -198,8 +199,13 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return profile
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per step, without its operations."""
-        return [{name: getattr(step, name) for name in STEP_FIELDS} for step in self.steps]
+        """One row per step, without its operations, or per round of each rank."""
+        recorded, names = (self.steps, STEP_FIELDS) if self.steps else (self.rounds, ROUND_FIELDS)
+        return [{name: getattr(one, name) for name in names} for one in recorded]
+
+    def _units(self) -> dict[str, str]:
+        names = [*STEP_FIELDS, *ROUND_FIELDS]
+        return {name: "B" if "bytes" in name else "s" for name in names if name not in ("ranks", "rank", "number")}
 
     def _recorded(self) -> str:
         if not self.rounds:
@@ -231,7 +237,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             for name, v in measures.items()
         ]
 
-    def tables(self) -> list[list[dict[str, Any]]]:
+    def _tables(self) -> list[list[dict[str, Any]]]:
         """The summary: a row per step would fill the screen."""
         return [self.summary()]
 

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ..base.checks import MOST_EXAMPLES, nearest, require_choice, require_count, require_number, require_share
 from ..base.errors import DataError, ModelError
@@ -137,6 +137,48 @@ def _ask(
     return field(default=None, metadata=words)
 
 
+class Changes(TypedDict, total=False):
+    """Fields of `Scenario`, by keyword: texts may have units, like ``"10Gbit/s"``."""
+
+    strategy: str | None
+    k: int | None
+    backup_workers: int | None
+    staleness_bound: int | None
+    form: str | None
+    parameter_bytes: float | str | None
+    sparse_gradients: bool | None
+    parameters: float | str | None
+    layers: int | None
+    precision: str | None
+    gathers: object | None
+    parameter_servers: int | None
+    shards: Iterable[float] | None
+    bandwidth: float | str | None
+    accelerator_speed: float | None
+    worker_speeds: Iterable[float] | None
+    batch_size: int | None
+    latency: float | str | None
+    bucket_bytes: float | str | None
+    scheme: str | object | None
+    collective: str | object | None
+    accumulation: int | None
+    gradient_precision: str | None
+    gpus_per_node: int | None
+    ranks_per_node: int | None  # the same
+    inside_bandwidth: float | str | None
+    shard_group: int | None
+    reshard: bool | None
+    nodes_per_rack: int | None
+    oversubscription: float | None
+    transfer_order: str | None
+    sharding: str | None
+    straggler_probability: float | None
+    straggler_slowdown: float | None
+    worker_bandwidth: Iterable[float | str] | None
+    congestion_control: str | None
+    buffer: float | str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A question about a job; None is as profiled."""
@@ -197,7 +239,6 @@ class Scenario:
         replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS),
     )
     batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
-    gpus_per_node: int | None = _ask("placements", "Cluster", "Tables: GPUs per node.", count(1_000_000))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
     bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(
@@ -215,7 +256,7 @@ class Scenario:
     gradient_precision: str | None = _ask(
         "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
     )
-    ranks_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
+    gpus_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
     shard_group: int | None = _ask(
         "sharded", "Cluster", "fsdp, hsdp: ranks that share a copy of the model; 0: all.", count(1_000_000, 0)
@@ -279,8 +320,8 @@ class Scenario:
         for one, other in PAIRS:
             if one in values and getattr(self, one) is not None and getattr(self, other) is None:
                 raise ModelError(f"{one} requires {other}; give both")
-        if self.ranks_per_node is not None and getattr(self.collective, "ranks_per_node", 1) > 1:
-            raise ModelError("collective determines the ranks per node; leave ranks_per_node out")
+        if self.gpus_per_node is not None and getattr(self.collective, "ranks_per_node", 1) > 1:
+            raise ModelError("collective determines the ranks per node; leave gpus_per_node out")
 
     @property
     def specified(self) -> dict[str, Any]:
@@ -328,9 +369,10 @@ class Scenario:
         """The fields of these names that differ from the profile."""
         return {name: value for name, value in self.specified.items() if name in names}
 
-    def updated(self, **changes: Any) -> Scenario:
+    def updated(self, **changes: Unpack[Changes]) -> Scenario:
         """This question with changes: factors of the accelerator's speed multiply, everything else replaces."""
-        new = {n: v for n, v in changes.items() if v is not None and (v is not False or n == "reshard")}
+        named: dict[str, Any] = {SYNONYMS.get(name, name): value for name, value in changes.items()}
+        new = {n: v for n, v in named.items() if v is not None and (v is not False or n == "reshard")}
         if unknown := [name for name in new if name not in FIELDS]:
             near = nearest(unknown[0], [*FIELDS, *ARGUMENTS]) if unknown[0] not in ARGUMENTS else ", nor known here"
             raise ModelError(f"{unknown[0]} is not a field of Scenario{near}")
@@ -348,11 +390,13 @@ class Scenario:
 
 #: What `predict`, `simulate` and curves take besides.
 ARGUMENTS = ("workers", "method", "throughputs", "confidence", "seed", "progress", "steps")
+#: How else fields are called.
+SYNONYMS = {"ranks_per_node": "gpus_per_node"}
 #: Fields that go together.
 PAIRS = (
     ("precision", "parameters"),
     ("gathers", "parameters"),
-    ("inside_bandwidth", "ranks_per_node"),
+    ("inside_bandwidth", "gpus_per_node"),
     ("nodes_per_rack", "oversubscription"),
     ("oversubscription", "nodes_per_rack"),
     ("straggler_probability", "straggler_slowdown"),
@@ -374,5 +418,5 @@ def of_group(group: str) -> tuple[str, ...]:
 
 def require_answered(changes: Iterable[str], answered: Iterable[str], what: str) -> None:
     """Refuse a change that a model does not cover."""
-    if unknown := next((name for name in changes if name not in answered), None):
+    if unknown := next((name for name in changes if SYNONYMS.get(name, name) not in answered), None):
         raise ModelError(f"{unknown} is not a change {what}; specify {', '.join(sorted(answered))}")

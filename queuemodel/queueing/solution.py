@@ -223,7 +223,7 @@ class Solution(Result):
         about = f"({self.solver}, {'exact' if self.exact else 'approximate'})"
         return f"{about}\n{self.reason}" if self.reason and self.solver != "exact MVA" else about
 
-    def tables(self) -> list[list[dict[str, Any]]]:
+    def _tables(self) -> list[list[dict[str, Any]]]:
         """Classes where there are several, then stations."""
         return [*([self.class_rows()] if self.network.classes else []), self.to_rows()]
 

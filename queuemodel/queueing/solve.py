@@ -144,7 +144,7 @@ class BatchSolution(Result):
         measures = {"population": self.population, "throughput": self.throughput, "cycle_time": self.cycle_time}
         return rows_of(index | measures)
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The first few."""
         return self.to_rows()[:SHOWN]
 

@@ -38,7 +38,7 @@ FIGURES: dict[str, Callable[[Schedule], float]] = {
 class Schedule(Result):
     """Records of the jobs of one run, each an array of shape (jobs,) in order of arrival; times in seconds."""
 
-    digits = 6
+    _digits = 6
 
     policy: Policy
     nodes: Nodes
@@ -115,7 +115,7 @@ class Schedule(Result):
             "early_end": self.early,
         })  # fmt: skip
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         return [{"figure": name.replace("_", " "), "value": value} for name, value in self.summary().items()]
 
     def caption(self) -> str:

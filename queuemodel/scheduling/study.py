@@ -115,7 +115,7 @@ class Study(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         return [dict(run) for run in self.runs]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         return self.table()
 
     def caption(self) -> str:

@@ -300,7 +300,7 @@ def compare(
         target=None if trained is None else trained.target,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
-        note="; ".join(notes),
+        remarks=tuple(notes),
         relative=noise is not None,
         problem="" if trained is None else repr(trained.problem),
     )

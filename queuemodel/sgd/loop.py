@@ -54,7 +54,7 @@ class Descent(Result):
             "megabytes_down": self.down_bits.mean(axis=0) / 8e6,
         })  # fmt: skip
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         rows = self.to_rows()
         return [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, 8).round().astype(int))]
 

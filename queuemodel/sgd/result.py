@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ from ..base.checks import by_keyword, require_count, require_number, require_sha
 from ..base.drawing import COLORS, SMALL, finish_axes, new_axes, styles
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
-from ..base.files import readable_duration
-from ..base.results import Result, finite, percent
+from ..base.files import duration_in, readable_duration
+from ..base.results import Result, counted, finite, percent
 from ..report import report_page
 from ..scheduling.curves import StagedCurve, TableCurve
 from ..scheduling.jobs import ClusterJob
@@ -93,6 +94,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     on = f" on {comparison.problem}, which stands in for the job" if comparison.problem else ""
     same = ("nodes", "target", "price_per_node_hour", "confidence", "relative")
     return {name: getattr(comparison, name) for name in same} | {
+        "note": "; ".join(comparison.remarks),
         "title": f"Ways of training on {comparison.workers} workers",
         "caption": comparison.caption(),
         "headline": f"Most probably first{on}: {comparison.best.name}." if comparison.best is not None else "",
@@ -144,10 +146,10 @@ class Comparison(Result):
     target: float | None = None  #: loss to reach
     price_per_node_hour: float | None = None
     confidence: float = 0.9
-    note: str = ""  #: what to know before trusting it
+    remarks: tuple[str, ...] = ()  #: what to know before trusting it
     relative: bool = False  #: steps and times to the target are in those of a single worker
     problem: str = ""  #: what was trained instead of the job; empty for the job itself
-    digits = 3
+    _digits = 3
 
     @cached_property
     def seconds(self) -> np.ndarray:
@@ -207,7 +209,7 @@ class Comparison(Result):
         order = sorted(range(len(rows)), key=lambda i: (rows[i][time] is None, rows[i][time] or 0.0))
         return [rows[i] for i in order]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows without the interval of the rate, and without columns of which nothing is known."""
         rows = self.to_rows()
         hidden = {"steps_per_second_low", "steps_per_second_high"}
@@ -218,13 +220,28 @@ class Comparison(Result):
 
     def to_dict(self) -> dict[str, Any]:
         about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "problem": self.problem}
-        return about | {"confidence": self.confidence, "note": self.note, "rows": self.to_rows()}
+        return about | {"confidence": self.confidence, "note": "; ".join(self.remarks), "rows": self.to_rows()}
+
+    def answer(self) -> str:
+        """Which strategy is most probably first, and when."""
+        what = f"{self.workers} workers{f' to a loss of {self.target:.4g}' if self.target is not None else ''}"
+        if self.best is None:
+            return f"{what}: no strategy is known to arrive"
+        first = [one.name for one in self.rows].index(self.best.name)
+        unit = "times as long as one worker" if self.relative else ""
+        low, middle, high = (f"{x:.3g}" if unit else readable_duration(x, 3) for x in self.interval[:, first].tolist())
+        when = f"{' '.join(filter(None, [middle, unit]))} ({low} to {high})"
+        chance = percent(float(self.probability_best[first]))
+        found = f"{what}: {self.best.name} is first with {chance} probability, after {when}"
+        return f"{found}; {percent(self.confidence)} intervals"
+
+    def notes(self) -> list[str]:
+        """What stands in for the job, and what to know before trusting it."""
+        return [*([f"trained on a stand-in, {self.problem}"] if self.problem else []), *self.remarks]
 
     def caption(self) -> str:
-        to = f" to a loss of {self.target:.4g}" if self.target is not None else ""
-        of = f" of a stand-in, {self.problem}" if self.problem else ""
-        text = f"{self.workers} workers{to}{of}; intervals of {percent(self.confidence)}"
-        return f"{text}; {self.note}" if self.note else text
+        """The answer and all notes."""
+        return "; ".join([self.answer(), *self.notes()])
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """One self-contained HTML file with the losses, the times to the target and their probabilities.
@@ -262,7 +279,7 @@ class StrategyPlan(Result):
     choices: tuple[StrategyChoice, ...]
     confidence: float  #: of their intervals
     deadline: float | None = None  #: seconds; what the probability is of, in every row
-    digits = 3
+    _digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each choice; None for what is unknown."""
@@ -271,7 +288,7 @@ class StrategyPlan(Result):
     def to_dict(self) -> dict[str, Any]:
         return {"confidence": self.confidence, "deadline": self.deadline, "choices": self.to_rows()}
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows, with what the probability is of."""
         of = "of arrival" if self.deadline is None else f"within {readable_duration(self.deadline)}"
         return [
@@ -280,23 +297,29 @@ class StrategyPlan(Result):
         ]
 
     def caption(self) -> str:
-        return f"intervals of {percent(self.confidence)}"
+        first = self.choices[-1]  # which answers most of what was asked
+        if first.strategy is None or first.workers is None:
+            return f"{first.goal}: no strategy that was compared"
+        ends = readable_duration(first.seconds_low, 3), readable_duration(first.seconds_high, 3)
+        when = f"{readable_duration(first.seconds, 3)} ({' to '.join(ends)})"
+        found = f"{first.goal}: {first.strategy} on {counted(first.workers, 'worker')}, {when}"
+        return f"{found}; {percent(self.confidence)} intervals"
 
 
 def plan_strategies(
     comparisons: Comparison | Sequence[Comparison],
     *,
-    deadline: float | None = None,
+    deadline: float | str | timedelta | None = None,
     price_per_node_hour: float | None = None,
     chance: float = 0.5,
 ) -> StrategyPlan:
     """
     Choose a strategy and a number of workers from comparisons.
 
-    The fastest always gets a row. With a deadline (seconds), so does the one of fewest nodes that meets it with the
-    probability ``chance``; with a price of a worker or a server, the cheapest; with both, the cheapest that meets the
-    deadline. Times are medians over seeds and the error of the prediction. Comparisons are of different numbers of
-    workers, to the same target.
+    The fastest always gets a row. With a deadline (seconds, or like ``"12h"``), so does the one of fewest nodes that
+    meets it with the probability ``chance``; with a price of a worker or a server, the cheapest; with both, the
+    cheapest that meets the deadline. Times are medians over seeds and the error of the prediction. Comparisons are of
+    different numbers of workers, to the same target.
 
     Examples
     --------
@@ -309,7 +332,8 @@ def plan_strategies(
     [8, 4, 1, 4]
     """
     compared = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
-    for value, name in ((deadline, "deadline"), (price_per_node_hour, "price_per_node_hour")):
+    until = duration_in(deadline, "plan_strategies: deadline")
+    for value, name in ((until, "deadline"), (price_per_node_hour, "price_per_node_hour")):
         if value is not None:
             require_number(value, f"plan_strategies: {name}", positive=True)
     require_share(chance, "plan_strategies: chance", open_ended=True)
@@ -321,11 +345,11 @@ def plan_strategies(
             f"plan_strategies: comparisons must be to one target, got {sorted({str(one.target) for one in compared})}; "
             "give compare the target"
         )
-    ways = [way for comparison in compared for way in _ways(comparison, deadline, price_per_node_hour)]
+    ways = [way for comparison in compared for way in _ways(comparison, until, price_per_node_hour)]
     if not ways:
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
     in_time = [way for way in ways if way[1].probability >= chance]
-    within = f"within {readable_duration(deadline or 0)}"
+    within = f"within {readable_duration(until or 0)}"
     choices = []
 
     def choose(goal: str, possible: list[_Way], merit: Callable[[_Way], tuple[float, float]]) -> None:
@@ -333,13 +357,13 @@ def plan_strategies(
         choices.append(replace(best[1], goal=goal) if best else StrategyChoice(goal))
 
     choose("fastest", ways, lambda way: (way[1].seconds, way[0]))
-    if deadline is not None:
+    if until is not None:
         choose(f"fewest nodes {within}", in_time, lambda way: (way[0], way[1].seconds))
     if price_per_node_hour is not None:
         choose("cheapest", ways, lambda way: (way[1].cost, way[1].seconds))
-    if deadline is not None and price_per_node_hour is not None:
+    if until is not None and price_per_node_hour is not None:
         choose(f"cheapest {within}", in_time, lambda way: (way[1].cost, way[1].seconds))
-    return StrategyPlan(tuple(choices), compared[0].confidence, deadline)
+    return StrategyPlan(tuple(choices), compared[0].confidence, until)
 
 
 _Way = tuple[int, StrategyChoice]  # nodes, and the choice of so many workers

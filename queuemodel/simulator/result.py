@@ -58,7 +58,7 @@ class SimulatedRun(Result):
     log_times: np.ndarray  # (operations, 3): Seconds when each was ready, began and ended
     #: (operations,): Which of all results its step gave, from 1; 0: none, for it was dropped or had not ended
     log_results: np.ndarray
-    digits = 3
+    _digits = 3
 
     @classmethod
     def from_state(
@@ -179,7 +179,7 @@ class SimulatedRun(Result):
             f"{self.steps} steps in {self.duration:.4g} s, the first {self.warmup:.4g} s left out"
         )
 
-    def shown_rows(self) -> list[dict[str, Any]]:
+    def _shown_rows(self) -> list[dict[str, Any]]:
         """One row per station."""
         return [{"station": name, "utilization": value} for name, value in self.utilization.items()]
 

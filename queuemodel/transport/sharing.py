@@ -13,6 +13,7 @@ import numpy as np
 from ..base.checks import require_choice, require_number
 from ..base.errors import ModelError, QueueModelError
 from ..base.files import constants
+from ..base.results import Note
 
 _NUMBERS = constants(__package__)
 #: Seconds that a packet waits at a full link, unless specified.
@@ -42,6 +43,7 @@ CONGESTION_CONTROLS = (*CONTROLS, "unknown")
 USUAL = "cubic"
 #: Arguments that specify the kind of network, whatever the machines.
 NETWORK = ("congestion_control", "buffer", "loaded_trip", "unfairness", "window_kept")
+NO_NOTE = Note("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Transport:
     name: str
     loaded_trip: float  # Seconds of a round trip over a full link
     unfairness: float
-    note: str = ""  # What is assumed
+    note: Note = NO_NOTE  # What is assumed, or unknown
     window_kept: float = 0.0
     share: float = 1.0  # How likely it is
 
@@ -87,9 +89,10 @@ def transports(
         return (Transport("loopback", 0.0, usual),)
     trip = BUFFER if buffer is None else buffer
     own_queues = not trip and unfairness is None
-    note = "" if buffer is not None else f"buffers are assumed to hold {1e3 * BUFFER:g} ms: specify them (--buffer)"
+    assumed = f"buffers are assumed to hold {1e3 * BUFFER:g} ms: specify them (--buffer)"
+    note = Note(assumed if buffer is None else "", "assumed")
 
-    def of(control: str, name: str = "", note: str = note, share: float = 1.0) -> Transport:
+    def of(control: str, name: str = "", note: Note = note, share: float = 1.0) -> Transport:
         row = CONTROLS[control]
         spread = row.unfairness if unfairness is None else unfairness
         kept = row.window_kept if window_kept is None or not row.window_kept else window_kept
@@ -97,11 +100,12 @@ def transports(
 
     if congestion_control != "unknown":
         return (of(congestion_control),)
-    note = (
+    note = Note(
         "TCP congestion control is unknown, so intervals span loss-based control and BBR: specify it "
-        "(--congestion-control) to narrow them"
+        "(--congestion-control) to narrow them",
+        "narrow",
     )
-    return of(USUAL, "loss-based", note, 1 - BBR_SHARE), of("bbr", note="", share=BBR_SHARE)
+    return of(USUAL, "loss-based", note, 1 - BBR_SHARE), of("bbr", note=NO_NOTE, share=BBR_SHARE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def test_files_are_read_whole_and_written_whole_or_not_at_all(tmp_path, monkeypa
 class Two(results.Result):
     """Two tables under a long caption."""
 
-    digits = 2
+    _digits = 2
 
     def to_rows(self):
         return results.rows_of({"load_at": np.array([1, 20]), "time": np.array([[0.1234], [1234567.0]])})
@@ -141,7 +141,7 @@ class Two(results.Result):
     def caption(self):
         return "a <b> of " + "words " * 6
 
-    def tables(self):
+    def _tables(self):
         return [self.to_rows(), [{"time": None, "name": "x y"}, {"time": float("nan"), "name": "z"}]]
 
 

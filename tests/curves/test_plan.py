@@ -168,7 +168,7 @@ def test_the_recommendation_is_sure_and_the_point_estimate_stands_beside_it():
     assert (only(plan).workers, only(plan).workers_point, only(plan).probability) == (3, 2, 0.95)
     said = "3 workers meet 30 min with 95 % probability, 2 workers by the point estimate: 20.7 min (18.8 to 23 min)"
     assert plan.answer() == f"{said}; 90 % intervals"
-    assert plan.shown_rows()[0] == {
+    assert plan._shown_rows()[0] == {
         "goal": "smallest within 30 min", "workers": 3, "point estimate": 2, "time": "20.7 min (18.8 to 23 min)"
     }  # fmt: skip
     wide = replace(SATURATING, confidence=0.95)
@@ -182,7 +182,7 @@ def test_the_recommendation_is_sure_and_the_point_estimate_stands_beside_it():
         paid.answer()
         == "3 workers cost least: 20.7 min (18.8 to 23 min), 3,448 EUR (3,135 to 3,831 EUR); 90 % intervals"
     )
-    assert paid.shown_rows()[0]["cost (EUR)"] == "3,448"
+    assert paid._shown_rows()[0]["cost (EUR)"] == "3,448"
     assert "at 2,500 EUR per node and hour" in paid.caption()
 
 
@@ -194,7 +194,7 @@ def test_machines_are_whole_nodes():
     for deadline, workers, nodes in ((220, 24, 3), (3600 / 0.95 / X[23], 24, 3), (3600 / X[23], 32, 4), (1500, 3, 1)):
         choice = only(plan := qm.plan(curve, epochs=1, deadline=deadline))
         assert (choice.workers, choice.nodes) == (workers, nodes)
-        row = plan.shown_rows()[0]
+        row = plan._shown_rows()[0]
         assert (row["nodes"], row["GPUs"]) == (nodes, workers)
         assert plan.answer().startswith(f"{nodes} node")
     assert plan.answer().startswith("1 node (3 GPUs) meets 25 min with 95 % probability")

@@ -123,6 +123,11 @@ def digest(text: str) -> Any:
     return plain([0.0] * LONGEST + [float(number) for number in NUMBER.findall(table)])
 
 
+#: What a curve saves to be read again, and its answer says elsewhere.
+ONLY_SAVED = ("format", "version", "steps_per_round", "workers_per_node", "stations", "assumption", "synchronous",
+              "asynchronous", "remarks")  # fmt: skip
+
+
 def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
     """All that a curve has and its model; the intervals' widths tell how far a simulated one may be off."""
     more = (
@@ -136,6 +141,8 @@ def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
         "model",
     )
     answer = plain(curve) | {name: plain(getattr(curve, name)) for name in more}
+    for name in (*ONLY_SAVED, *(("base_workers",) if curve.base_workers == 1 else ())):
+        del answer[name]
     if "simulation" in curve.method or "table" in curve.method:  # whose draws differ with the last bits
         answer["tolerance"] = float(np.min((curve.upper - curve.lower) / curve.steps_per_second)) / 20
     return answer

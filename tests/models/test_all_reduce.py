@@ -227,7 +227,7 @@ def test_what_two_nodes_cannot_tell_widens_the_interval_and_is_named(job):
 
 INSIDE = {"ranks_per_node": 4, "inside_bandwidth": 1e9}
 SENSELESS = [
-    ({"ranks_per_node": 4}, "needs inside_bandwidth"), ({"inside_bandwidth": 1e9}, "requires ranks_per_node"),
+    ({"ranks_per_node": 4}, "needs inside_bandwidth"), ({"inside_bandwidth": 1e9}, "requires gpus_per_node"),
     ({"nodes_per_rack": 4}, "nodes_per_rack requires oversubscription"), ({"accumulation": 0}, "accumulation must be"),
     ({"scheme": "dpp"}, "scheme must be one of ddp"),
     *(({"collective": wrong}, "collective must be one of ring") for wrong in ("rng", 3, Ring)),

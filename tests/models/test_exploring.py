@@ -48,10 +48,31 @@ def test_only_what_the_model_answers_has_a_slider():
         "parameter_servers",
     }
     of_rounds = qm.fit(example_profile("ddp-alexnet-40"), strategy="all-reduce").explore(workers=8)
-    assert set(of_rounds.controls) == {"workers", "latency", "accelerator_speed", "bandwidth"}
+    assert set(of_rounds.controls) == {
+        "workers", "latency", "accelerator_speed", "bandwidth", "batch_size", "accumulation",
+    }  # fmt: skip
     of_rounds.controls["latency"].value = 1e-3
     asked = qm.predict(example_profile("ddp-alexnet-40"), workers=range(1, 9), latency=1e-3)
     assert of_rounds.curve.to_json() == asked.to_json()
+
+
+def test_a_kept_curve_stays_for_comparison(model):
+    explorer = model.explore(workers=4)
+    explorer.controls["parameter_servers"].value = 2
+    explorer.keep.click()
+    explorer.controls["parameter_servers"].value = 4
+    assert explorer.kept == {"parameter_servers=2": model.what_if(parameter_servers=2).throughput(range(1, 5))}
+
+
+def test_goals_give_the_plan_of_the_curve(model):
+    explorer = model.explore(workers=8)
+    assert explorer.plan is None
+    explorer.goals["price_per_node_hour"].value = 1.5
+    explorer.goals["deadline"].value = "6h"
+    asked = {"epochs": 1.0, "deadline": "6h", "price_per_node_hour": 1.5}
+    assert explorer.plan.answer() == qm.plan(explorer.curve, **asked).answer()
+    explorer.goals["deadline"].value = "soon"
+    assert "deadline" in explorer.message
 
 
 def test_without_the_widgets_one_line_says_what_to_install(model, monkeypatch):

@@ -58,6 +58,8 @@ def test_the_cheapest_of_all_types_and_numbers_that_meet_the_deadline(hours, pri
     assert (choice.cost, found.cheapest.instance.name, choice.workers) == (pytest.approx(best[0]), *best[1:])
     costs = [offer.choice.cost for offer in found.offers if offer.choice.probability]
     assert costs == sorted(costs)
+    assert found.to_text().startswith(f"{found.cheapest.instance.name}: {found.cheapest.plan.answer()}")
+    assert any("examples to train" in note for note in found.notes())
     assert choice.cost_low < choice.cost < choice.cost_high
 
 

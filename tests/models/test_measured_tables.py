@@ -46,7 +46,7 @@ def test_efficiency_relates_to_the_smallest_measured_group():
     assert curve.speedup[:2] == pytest.approx([1.0, 1.64], rel=0.02)
     assert curve.marginal_speedup[:2] == pytest.approx([1.0, 0.64], rel=0.05)  # in workers of the base
     assert "relate to 1 node (8 GPUs), the smallest measured group" in curve.note
-    assert "speedup over 1 node" in curve.shown_rows()[0]
+    assert "speedup over 1 node" in curve._shown_rows()[0]
     assert curve.to_dict()["base_workers"] == 8
     assert plot_efficiency(curve).get_ylabel() == "efficiency over 1 node (%)"
     (choice,) = qm.plan(curve, min_efficiency=0.6).choices
@@ -54,7 +54,7 @@ def test_efficiency_relates_to_the_smallest_measured_group():
     assert choice.goal == "efficiency >= 0.6 over 1 node"
     one = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2])  # control: a base of one worker is not named
     assert one.base == ""
-    assert "speedup" in one.shown_rows()[0]
+    assert "speedup" in one._shown_rows()[0]
     assert "base_workers" not in one.to_dict()
 
 
@@ -73,7 +73,7 @@ def test_work_has_the_unit_of_the_table():
     curve = qm.predict(qm.read_measurements(tokens), workers=[8, 32])
     assert curve.unit == curve.to_dict()["unit"] == "tokens"
     assert curve.examples_per_second[0] == pytest.approx(8e4, rel=0.03)
-    row = curve.shown_rows()[0]
+    row = curve._shown_rows()[0]
     assert row["tokens_/s"] == pytest.approx(8e4, rel=0.03)
     assert "examples_/s" not in row
     assert "throughput in tokens/s" in curve.caption()
@@ -81,16 +81,16 @@ def test_work_has_the_unit_of_the_table():
     assert curve.to_rows()[0]["tokens_per_second"] == row["tokens_/s"]
     assert qm.plan(curve, throughput=1e5).choices[0].goal == "at least 100,000 tokens/s"
     images = qm.predict(qm.read_measurements({"gpus": [1, 2], "img/s": [100, 190], "bs": [32, 32]}), workers=[4])
-    assert "images_/s" in images.shown_rows()[0]
+    assert "images_/s" in images._shown_rows()[0]
 
 
 def test_no_examples_are_shown_where_no_batch_is_known():
     curve = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2])
     assert curve.unit == ""
-    assert not [name for name in curve.shown_rows()[0] if "examples" in name]
+    assert not [name for name in curve._shown_rows()[0] if "examples" in name]
     assert [name for name in curve.to_rows()[0] if "per_second" in name] == ["iterations_per_second"]
     known = table("1 8\n2 14", strategy="all-reduce", workers=[1, 2], batch_size=16)  # control
-    assert known.shown_rows()[0]["examples_/s"] == pytest.approx(16 * known.steps_per_second[0])
+    assert known._shown_rows()[0]["examples_/s"] == pytest.approx(16 * known.steps_per_second[0])
 
 
 def test_rows_that_the_fit_misses_are_named_with_nodes_and_batch():

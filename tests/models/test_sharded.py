@@ -258,7 +258,7 @@ def test_many_ranks_meet_in_groups():
 
 
 @pytest.mark.parametrize(("changes", "said"), [
-    ({"ranks_per_node": 4}, "ranks_per_node needs inside_bandwidth"),
+    ({"ranks_per_node": 4}, "gpus_per_node needs inside_bandwidth"),
     ({"scheme": "ddp"}, "scheme is not a change of sharded"),
     ({"collective": "parameter-servers"}, "ParameterServers has no"),
     ({"parameter_servers": 2}, "not to 'fsdp'"), ({"strategy": "async-ps"}, "is not how its rounds were recorded"),

@@ -1,10 +1,13 @@
 """The question about a job: read from text as from numbers, refused by name, and answered by the tables behind it."""
 
+from typing import get_args, get_origin, get_type_hints
+
 import pytest
 
 import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.models import SCHEMES
+from queuemodel.profile.scenario import SYNONYMS, Changes
 from queuemodel.transport import COLLECTIVES
 
 
@@ -60,3 +63,19 @@ def test_what_is_nothing_to_ask_for_names_what_is():
         qm.predict(example_profile(), method="mva", workers=[2], confidence=90)
     with pytest.raises(qm.ModelError, match="parameter_servers applies to training on parameter servers"):
         qm.fit(example_profile("ddp-alexnet-40"), parameter_servers=1)
+
+
+def test_keywords_are_the_fields_of_a_scenario():
+    """Each takes what its field holds, or a text with a unit."""
+    keywords, held = (get_type_hints(one) for one in (Changes, qm.Scenario))
+    assert keywords.keys() == held.keys() | SYNONYMS.keys()
+    for name, type_held in held.items():
+        wider = {float, *get_args(type_held)} if float in get_args(type_held) else {*get_args(type_held)}
+        assert {kind for kind in wider if get_origin(kind) is not tuple} <= {*get_args(keywords[name])}, name
+
+
+def test_ranks_per_node_are_gpus_per_node():
+    assert qm.Scenario().updated(ranks_per_node=8) == qm.Scenario(gpus_per_node=8)
+    model = qm.fit(example_profile("ddp-alexnet-40"))
+    asked = [{"inside_bandwidth": 1e9, name: 4} for name in ("ranks_per_node", "gpus_per_node")]
+    assert model.what_if(**asked[0]).throughput([8]) == model.what_if(**asked[1]).throughput([8])

@@ -207,7 +207,10 @@ def test_the_noise_in_the_profile_tells_what_updates_of_equal_parameters_need():
     assert sync["steps_vs_one"] == pytest.approx((500 + 8 * 32) / (500 + 32), rel=0.3)  # nearly by the noise scale
     assert np.isnan(only(result, "local-sgd").steps_to).all()
     assert result.best.name == "sync"
-    assert "gradient noise scale" in result.caption()
+    assert result.to_text().startswith(result.answer())
+    assert "sync is first with 100 % probability, after " in result.answer()
+    assert " times as long as one worker (" in result.answer()
+    assert any("gradient noise scale" in note for note in result.notes())
     assert "no law gives the steps of local-sgd" in result.caption()
     assert {row["strategy"]: row["probability_best"] for row in result.to_rows()} == {"sync": 1.0, "local-sgd": None}
     louder = compare(noisy(RANKS, 5000.0), workers=8, strategies=["sync"]).to_rows()[0]

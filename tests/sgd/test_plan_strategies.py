@@ -45,11 +45,13 @@ def test_a_probability_is_named_after_what_it_is_of():
     """The cheapest takes longer than the deadline, which the others meet."""
     curve = [compared(n, {"sync": [12.0 + 6 / n]}) for n in (1, 2)]
     found = plan_strategies(curve, deadline=16.0, price_per_node_hour=1.0)
-    assert {row["goal"]: row["probability within 16 s"] for row in found.shown_rows()} == {
+    assert {row["goal"]: row["probability within 16 s"] for row in found._shown_rows()} == {
         "fastest": 1.0, "fewest nodes within 16 s": 1.0, "cheapest": 0.0, "cheapest within 16 s": 1.0,
     }  # fmt: skip
     assert found.to_dict()["deadline"] == 16.0
-    assert "probability of arrival" in plan_strategies(curve).shown_rows()[0]
+    assert found.answer().startswith("cheapest within 16 s: sync on 2 workers, 15 s (")
+    assert repr(plan_strategies(curve, deadline="16s", price_per_node_hour=1.0)) == repr(found)
+    assert "probability of arrival" in plan_strategies(curve)._shown_rows()[0]
 
 
 def test_a_margin_costs_nodes():

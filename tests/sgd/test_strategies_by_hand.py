@@ -235,6 +235,6 @@ def test_a_run_is_told_in_means_over_the_seeds():
     assert done.to_rows()[2] == pytest.approx(last)
     for reached, seconds, after in ((2.0, [3, 9], [10, 20]), (1.9, [np.inf, 9], [np.inf, 20]), (4.5, [0, 4], [0, 10])):
         assert (done.time_to(reached).tolist(), done.steps_to(reached).tolist()) == (seconds, after)
-    assert done.shown_rows() == done.to_rows()
+    assert done._shown_rows() == done.to_rows()
     assert "local_steps=2" in repr(done)
     assert "3 workers, 2 seeds" in repr(done)

@@ -11,6 +11,7 @@ import numpy as np
 from ...base.errors import FitError
 from ...base.estimates import Origin, Parameter, standard_errors
 from ...base.files import constants
+from ...base.results import Note
 from ...profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
 from ...profile.job import Job
 from ...profile.measurements import Measurement
@@ -54,7 +55,7 @@ class Fitted:
     slow_connections: bool = False  # Whether one worker alone does not fill its links
     measured: tuple[Measurement, ...] = ()
     others: tuple[Parameter, ...] = ()  # Parameters that do not follow from the demands
-    note: str = ""  # What this fit cannot know
+    remarks: tuple[Note, ...] = ()  # What this fit cannot know
     contradiction: str = ""  # Which throughputs contradict the profile; empty for none
 
 
@@ -149,15 +150,15 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
             workers=profile.cluster.workers,
             note="transfers overlap each other: scaled to the step time" if scaled else "",
         ),
-        note=step_note(profile),
+        remarks=step_remarks(profile),
     )
 
 
-def step_note(profile: Profile) -> str:
+def step_remarks(profile: Profile) -> tuple[Note, ...]:
     """What recorded steps of one worker cannot show, and what is odd about them."""
     rate = float(_rate(profile, np.arange(len(profile.steps))))
-    notes = [ALONE, UNFILLED if best_rates(profile) else "", contradiction(rate, nominal_bandwidth(profile))]
-    return "; ".join(filter(None, notes))
+    unfilled = Note(UNFILLED if best_rates(profile) else "", "narrow")
+    return Note(ALONE), unfilled, Note(contradiction(rate, nominal_bandwidth(profile)), "doubt")
 
 
 def _few_flows(profile: Profile, sizes: np.ndarray) -> BbrSharing | None:

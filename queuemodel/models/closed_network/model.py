@@ -15,7 +15,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Origin, Parameter
 from ...base.files import constants
-from ...base.results import counted
+from ...base.results import Note, counted
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import transfer_time
 from ...profile.job import Job
@@ -32,9 +32,10 @@ from .fit import Fitted, Recorded, step_parameters
 from .rules import Barrier, Pace, Rule, rule_for
 
 #: The note where the congestion control is unknown.
-UNSPECIFIED = (
+UNSPECIFIED = Note(
     "TCP congestion control is unknown, so intervals reach down to BBR with few connections: specify it "
-    "(--congestion-control) to narrow them"
+    "(--congestion-control) to narrow them",
+    "narrow",
 )
 _NUMBERS = constants(__package__)
 #: Relative standard error of one measurement: of a minute's run, and of two asynchronous workers.
@@ -87,16 +88,16 @@ class TrainingModel(Model):
         return self.apply_scenario(self.fitted.draws)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty."""
-        origin: Origin = "derived" if self.other_machines else "measured"
+        origin: Origin = "derived" if self._other_machines else "measured"
         rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
         return (*rows, *self.fitted.others)
 
     @property
-    def note(self) -> str:
+    def remarks(self) -> tuple[Note, ...]:
         """What this fit does not determine, and what contradicts it."""
-        return "; ".join(filter(None, (self.fitted.contradiction, self.fitted.note)))
+        return Note(self.fitted.contradiction, "doubt"), *self.fitted.remarks
 
     @property
     def job(self) -> Job:
@@ -127,9 +128,9 @@ class TrainingModel(Model):
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
         """Workers and steps per second, as measured on such machines."""
-        if self.other_machines:
+        if self._other_machines:
             return ()
-        points = self.synchronized if self.in_rounds else self.fitted.measured
+        points = self.synchronized if self._in_rounds else self.fitted.measured
         return tuple(
             (p.workers, p.steps_per_second)
             for p in points
@@ -140,7 +141,7 @@ class TrainingModel(Model):
     def conditions(self) -> list[Measurement]:
         """See `Model`; one worker on the profiled machines has set the length of a step."""
         servers = self.fitted.servers.count
-        points = self.synchronized if self.in_rounds else self.fitted.measured
+        points = self.synchronized if self._in_rounds else self.fitted.measured
         return [p for p in points if (p.workers, p.parameter_servers, p.bandwidth) != (1, servers, None)]
 
     def machines_of(self, point: Measurement) -> Scenario:
@@ -149,20 +150,20 @@ class TrainingModel(Model):
 
     def is_here(self, point: Measurement) -> bool:
         """See `Model`."""
-        alike = not {*self.other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
+        alike = not {*self._other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
         return alike and point.parameter_servers == self.servers.count
 
     @property
     def profiled_workers(self) -> int:
         """The most workers measured on such machines; 0 for none."""
-        as_profiled = not self.other_machines and self.servers == self.fitted.servers
+        as_profiled = not self._other_machines and self.servers == self.fitted.servers
         traced = self.fitted.recorded.workers if as_profiled else 0
-        if self.in_rounds and traced > 1:  # who did not wait for each other
+        if self._in_rounds and traced > 1:  # who did not wait for each other
             traced = 0
         return max([traced, *(workers for workers, _ in self.measured)])
 
     @property
-    def other_machines(self) -> list[str]:
+    def _other_machines(self) -> list[str]:
         """What differs from the profile but the number of servers; empty for nothing."""
         scenario, own = self.scenario, self.fitted
         different = {
@@ -175,12 +176,12 @@ class TrainingModel(Model):
         return [name for name, differs in different.items() if differs]
 
     @property
-    def unequal(self) -> bool:
+    def _unequal(self) -> bool:
         """Whether workers differ."""
         return len(set(self.scenario.worker_speeds or ())) > 1
 
     @property
-    def compute_factor(self) -> float:
+    def _compute_factor(self) -> float:
         """How much longer computation takes than with the profile's batch size and accelerator."""
         return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
 
@@ -196,19 +197,19 @@ class TrainingModel(Model):
         recorded, speeds = self.fitted.recorded, self.scenario.worker_speeds
         if self._bandwidth is not None:
             demands = with_bandwidth(demands, self._bandwidth, recorded, concurrent_fetches=concurrent_fetches)
-        worker = demands.worker[..., None] if self.unequal else demands.worker
-        speed = np.array(speeds) if self.unequal else (*(speeds or ()), 1.0)[0]
-        return demands.with_worker(worker + recorded.compute * (self.compute_factor / speed - 1.0))
+        worker = demands.worker[..., None] if self._unequal else demands.worker
+        speed = np.array(speeds) if self._unequal else (*(speeds or ()), 1.0)[0]
+        return demands.with_worker(worker + recorded.compute * (self._compute_factor / speed - 1.0))
 
     @property
-    def in_rounds(self) -> bool:
+    def _in_rounds(self) -> bool:
         """Whether the server applies several steps at once."""
         return self.compute_scv is not None or self.steps_per_round > 0
 
     @property
     def rule(self) -> Rule:
         """How these workers and servers wait for each other."""
-        unequal, servers = self.unequal, self.servers.count
+        unequal, servers = self._unequal, self.servers.count
         if unequal and self.compute_scv is not None:
             raise ModelError(
                 "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
@@ -227,7 +228,7 @@ class TrainingModel(Model):
         """
         named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
         queues = [Station(name, service_time=demand) for name, demand in named]
-        if not self.unequal:
+        if not self._unequal:
             worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
             return Network((*queues, worker), name=self.job.name)
         speeds = self.scenario.worker_speeds or ()
@@ -237,7 +238,7 @@ class TrainingModel(Model):
         ]
         return Network(queues, classes=classes, name=self.job.name)
 
-    def pace(self, populations: np.ndarray) -> Pace:
+    def _pace(self, populations: np.ndarray) -> Pace:
         """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
         pace = (
             self._by_solver(populations) if self.solver else self._solved(self.rule, self.fitted.demands, populations)
@@ -247,7 +248,7 @@ class TrainingModel(Model):
 
     def _by_solver(self, populations: np.ndarray) -> Pace:
         """Paces of the closed network that a method of one's choice finds."""
-        if self.in_rounds or self.unequal:
+        if self._in_rounds or self._unequal:
             raise ModelError("predict: a solver as method is for equal asynchronous workers; use method 'mva'")
         found = [solve(self.network(), population=int(n), solver=self.solver) for n in populations]
         X = np.array([one.throughput for one in found])
@@ -283,7 +284,7 @@ class TrainingModel(Model):
         rule = self.rule
         if not isinstance(rule, Barrier):
             return np.full(len(populations), math.inf)
-        compute = self.fitted.recorded.compute * self.compute_factor
+        compute = self.fitted.recorded.compute * self._compute_factor
         compute /= (*(self.scenario.worker_speeds or ()), 1.0)[0]
         return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]
 
@@ -299,7 +300,7 @@ class TrainingModel(Model):
             raise ModelError(
                 f"throughput: workers must be at most {len(speeds)}, the number of worker_speeds, got {workers[-1]}"
             )
-        X, R, Z = self.pace(workers)
+        X, R, Z = self._pace(workers)
         D = self.service_demand
 
         def breakdown(x: np.ndarray) -> Breakdown:
@@ -324,17 +325,17 @@ class TrainingModel(Model):
             noise=self._noise(workers),
             breakdown=breakdown,
             method=f"closed network by {self.solver!r}" if self.solver else self.rule.method,
-            note="; ".join(filter(None, (self.note, UNSPECIFIED if self.fitted.bbr_sharing_if_bbr else ""))),
+            remarks=(*self.remarks, *((UNSPECIFIED,) if self.fitted.bbr_sharing_if_bbr else ())),
             parameter_servers=self.servers.count,
             profiled_workers=self.profiled_workers,
             measured=self.measured,
             synchronous=self.compute_scv is not None,
-            asynchronous=not self.in_rounds,
+            asynchronous=not self._in_rounds,
             steps_per_round=np.full(len(workers) if self.steps_per_round else 0, self.steps_per_round),
         )
 
     def _noise(self, workers: np.ndarray) -> np.ndarray:
-        return np.where((workers == 2) & (not self.in_rounds), TWO_WORKERS_ERROR, THROUGHPUT_ERROR)
+        return np.where((workers == 2) & (not self._in_rounds), TWO_WORKERS_ERROR, THROUGHPUT_ERROR)
 
     def prediction(self, workers: np.ndarray) -> Prediction:
         """The fit's draws of log throughput, and the model's error; BBR may be the congestion control."""
@@ -342,7 +343,7 @@ class TrainingModel(Model):
         if self.fitted.bbr_sharing_if_bbr:
             fitted = replace(self.fitted, bbr_sharing=self.fitted.bbr_sharing_if_bbr, bbr_sharing_if_bbr=None)
             models.append(replace(self, fitted=fitted))
-        error = self.own_error(workers, self._asymptotes(workers)[2])
+        error = self._own_error(workers, self._asymptotes(workers)[2])
         own, rest = own_error(error, self._noise(workers))
         limits = {}
         if self.compute_scv is not None:
@@ -362,7 +363,7 @@ class TrainingModel(Model):
     def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Bounds on throughput at numbers of workers (n,), and how many workers saturate the busiest station."""
         D, Z = self.service_demand, self.demands.worker
-        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self.unequal else np.full(counts[-1], Z)))
+        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self._unequal else np.full(counts[-1], Z)))
         saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
         if self.compute_scv is not None:
             lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._compute_bound(counts))
@@ -382,7 +383,7 @@ class TrainingModel(Model):
 
     def check(self) -> None:
         """See `Model`."""
-        if not any(self.fitted.recorded.transferred) and "bandwidth" in self.other_machines:
+        if not any(self.fitted.recorded.transferred) and "bandwidth" in self._other_machines:
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.rule  # refuses what it does not cover
 
@@ -395,7 +396,7 @@ class TrainingModel(Model):
             X *= (self._by_solver(populations).X / self._solved(self.rule, self.fitted.demands, populations).X)[:, None]
         return X
 
-    def own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
+    def _own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
         """Relative standard error of the model itself at the populations (n,)."""
         if not self.profiled_workers or self.solver:  # other machines, other methods: the regions were not judged there
             return np.full(len(populations), worst_error("mva"))

@@ -18,7 +18,7 @@ from ...base.checks import FASTEST_LINK
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import percent
+from ...base.results import Note, percent
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
@@ -159,9 +159,9 @@ class RoundModel(Model):
 
     def require_inside(self) -> None:
         """Refuse ranks that share a node where nothing tells how fast they are there."""
-        if (self.scenario.ranks_per_node or 1) > 1 and self.scenario.inside_bandwidth is None:
+        if (self.scenario.gpus_per_node or 1) > 1 and self.scenario.inside_bandwidth is None:
             raise ModelError(
-                "ranks_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
+                "gpus_per_node needs inside_bandwidth, that between two ranks of a node, like 300GB/s of NVLink or "
                 "25GB/s of PCIe: ranks on nodes of their own do not show it"
             )
 
@@ -282,7 +282,7 @@ class RoundModel(Model):
                 bottleneck=max(shares, key=shares.__getitem__),
             ),
             method=f"{self._method}, max-plus recursion over recorded rounds)",
-            note=self.note,
+            remarks=self.remarks,
             profiled_workers=max(0 if self.other_machines else self.fitted.ranks, *(p.workers for p in here), 0),
             measured=tuple((p.workers, p.steps_per_second) for p in here),
             synchronous=True,
@@ -313,39 +313,38 @@ class RoundModel(Model):
     # What the profile says and does not say
 
     @property
-    def note(self) -> str:
+    def remarks(self) -> tuple[Note, ...]:
         """What the profile does not determine."""
-        fitted, notes = self.fitted, []
+        fitted, notes = self.fitted, list[Note]()
         if not fitted.latency_known and self.scenario.latency is None:
-            notes.append("latency is assumed: hardly identifiable from two nodes")
+            notes.append(Note("latency is assumed: hardly identifiable from two nodes", "assumed"))
         if fitted.unrecorded:
             recorded = fitted.ranks - fitted.unrecorded
-            notes.append(
+            notes.append(Note(
                 f"{recorded} of {fitted.ranks} ranks recorded: differences between ranks are unknown, the "
                 f"interval allows {percent(COMPUTE_ERROR_UNRECORDED)} of computation for them"
-            )
+            ))  # fmt: skip
         notes += self._doubts
         if fitted.relative_compute_times:
             slow = int(np.argmax(np.abs(np.log(fitted.relative_compute_times))))
-            notes.append(
-                f"rank {slow} takes {fitted.relative_compute_times[slow]:.3g} times as long as assumed of others"
-            )
+            longer = fitted.relative_compute_times[slow]
+            notes.append(Note(f"rank {slow} takes {longer:.3g} times as long as assumed of others"))
         carried = fitted.link_at(fitted.ranks).bandwidth
-        notes += [check(carried, fitted.nominal) for check in (contradiction, hardly_used)]
-        return "; ".join(filter(None, [*notes, *self._limits]))
+        notes += [Note(check(carried, fitted.nominal), "doubt") for check in (contradiction, hardly_used)]
+        return (*notes, *self._limits)
 
     @property
-    def _doubts(self) -> list[str]:
+    def _doubts(self) -> list[Note]:
         """Notes of what is assumed."""
         return []
 
     @property
-    def _limits(self) -> list[str]:
+    def _limits(self) -> list[Note]:
         """Notes of what was not recorded."""
         return []
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty."""
         fitted, (bandwidth, latency, _) = self.fitted, self.link_at(self.fitted.ranks)
         spread = np.sqrt(np.diag(self._covariance(0)))

@@ -13,7 +13,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import counted
+from ...base.results import Note, counted
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import Scenario, of_group
@@ -82,7 +82,7 @@ class AllReduceModel(RoundModel):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
 
     Made of what `fit_rounds` found; changed by `what_if`; solved by `throughput`, whose workers are ranks, one on each
-    node unless ``ranks_per_node`` is specified, given throughputs ``measured`` on such machines. Of accumulated
+    node unless ``gpus_per_node`` is specified, given throughputs ``measured`` on such machines. Of accumulated
     steps (`no_sync`) the computation of the first is that of the last.
     """
 
@@ -100,7 +100,7 @@ class AllReduceModel(RoundModel):
     def recorded(self) -> dict[str, Any]:
         """See `RoundModel`."""
         fitted = self.fitted
-        return {"latency": fitted.latency, "collective": fitted.library.collective, "ranks_per_node": 1}
+        return {"latency": fitted.latency, "collective": fitted.library.collective, "gpus_per_node": 1}
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -150,8 +150,8 @@ class AllReduceModel(RoundModel):
         """How ranks combine them, where they stand."""
         algorithm, wanted = self._algorithm_without_topology, self.scenario
         self.require_inside()
-        if wanted.ranks_per_node is not None and wanted.inside_bandwidth is not None:
-            algorithm = Hierarchical(wanted.ranks_per_node, Link(wanted.inside_bandwidth), algorithm)
+        if wanted.gpus_per_node is not None and wanted.inside_bandwidth is not None:
+            algorithm = Hierarchical(wanted.gpus_per_node, Link(wanted.inside_bandwidth), algorithm)
         if wanted.nodes_per_rack is not None:
             algorithm = InRacks(algorithm, wanted.nodes_per_rack, wanted.oversubscription or 1.0)
         return algorithm
@@ -326,46 +326,49 @@ class AllReduceModel(RoundModel):
         _ = self.scheme, self.collective
 
     @property
-    def _doubts(self) -> list[str]:
+    def _doubts(self) -> list[Note]:
         """See `RoundModel`."""
-        fitted, notes = self.fitted, []
+        fitted, notes = self.fitted, list[Note]()
         if len(fitted.computed) < FEW_ROUNDS and not fitted.unrecorded:
-            notes.append(f"{len(fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers")
+            few = f"{len(fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers"
+            notes.append(Note(few))
         if self._single_message:
-            notes.append("with one message at a time links idle, and carry less with more ranks on some networks")
-            if self.link_at(fitted.ranks).buffer:
-                notes[-1] = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
+            idle = "with one message at a time links idle, and carry less with more ranks on some networks"
+            buffer = self.link_at(fitted.ranks).buffer
+            if buffer:
+                idle = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
             elif fitted.ranks == 2 and self._single_message_error > SINGLE_MESSAGE_ERROR_FROM_THREE:
                 network = "specify congestion control and buffers (--congestion-control, --buffer), or "
-                notes[-1] += f": {network * (fitted.congestion_control == 'unknown')}record three ranks"
+                idle += f": {network * (fitted.congestion_control == 'unknown')}record three ranks"
+            notes.append(Note(idle, "assumed" if buffer else "other"))
         computed = float(fitted.computed.mean())
         if (
             fitted.single_rank_round_time > MAX_COMPUTE_RATIO * (computed + fitted.tail)
             or computed > MAX_COMPUTE_RATIO * fitted.single_rank_round_time
         ):
-            notes.append(
+            notes.append(Note(
                 f"a rank computes for {fitted.single_rank_round_time:.3g} s alone, for {computed:.3g} s among "
                 f"{fitted.ranks}: other batches, or ranks that share a processor"
-            )
+            ))  # fmt: skip
         if self.loading:
-            notes.append(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will")
+            notes.append(Note(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will"))
         return notes
 
     @property
-    def _limits(self) -> list[str]:
+    def _limits(self) -> list[Note]:
         """See `RoundModel`."""
         if self.fitted.ranks == 0:
-            return ["no round was recorded: computation and links are those of steps on parameter servers"]
+            return [Note("no round was recorded: computation and links are those of steps on parameter servers")]
         if self.scenario.oversubscription is None:
-            return [f"{self.fitted.ranks} nodes do not identify oversubscription of the network's core"]
+            return [Note(f"{self.fitted.ranks} nodes do not identify oversubscription of the network's core")]
         return []
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """See `RoundModel`."""
         racks = self.scenario.oversubscription or 1.0
         core = Parameter("oversubscription", racks, "-", origin="assumed", identified=False, note="needs several racks")
-        return (*super().parameters, core)
+        return (*super()._parameters, core)
 
     def caption(self) -> str:
         """Job, buckets, and what the fit does not determine."""

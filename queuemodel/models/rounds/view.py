@@ -159,7 +159,7 @@ class SimulatedRounds(Result):
     seed: int
     drawn: DrawnRounds
     confidence: float  # Of the interval around the throughput
-    digits = 3
+    _digits = 3
 
     @property
     def times(self) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...base.errors import FitError, ModelError
 from ...base.estimates import Parameter, standard_errors
-from ...base.results import counted
+from ...base.results import Note, counted
 from ...curves.prediction import Prediction
 from ...profile.gathers import Gather
 from ...profile.job import Job
@@ -143,7 +143,7 @@ class ScalingModel(Model):
             noise=NUMBERS["noise"],
             breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
             method=f"{self.strategy}{on_nodes} (fitted table)",
-            note=self.note,
+            remarks=self.remarks,
             assumption=self.assumption,
             parameter_servers=servers.count if self.strategy.endswith("ps") else 0,
             workers_per_node=g,
@@ -191,11 +191,6 @@ class ScalingModel(Model):
             think_time=(1.0 - added.sum(axis=1)) * time,
             bottleneck=SENT[most] if added[-1, most] > LOST else "",
         )
-
-    @property
-    def note(self) -> str:
-        """See `Model`."""
-        return "; ".join(self.clauses)
 
     def caption(self) -> str:
         """What was measured, and what the fit does not determine."""
@@ -287,7 +282,7 @@ class ScalingModel(Model):
         return tuple(self.table.groups[i][0] for i in np.flatnonzero(far)) if few else ()
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
         step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
         note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
@@ -304,44 +299,51 @@ class ScalingModel(Model):
             found.append(knee_parameter(self.knee, float(self.table.sizes.nodes.max())))
         return tuple(found)
 
-    def _of_knee(self) -> Iterator[str]:
+    def _of_knee(self) -> Iterator[Note]:
         """Where a sharded job loses, and what that depends on."""
-        yield knee_note(self.knee)
+        yield Note(knee_note(self.knee), "assumed")
         if np.log(self.table.values(self.coordinates)["latency"]).std() > NUMBERS["open"]:
-            yield (
+            yield Note(
                 "the latency of gathers is not identified; measured all-gathers (--gathers), or a table of another job "
-                "there on more nodes, narrow the knee"
+                "there on more nodes, narrow the knee",
+                "narrow",
             )
 
     @property
-    def clauses(self) -> tuple[str, ...]:
-        """What measurements leave open, or contradict, a clause each."""
-        found, misfits = [], sorted(self.misfits, key=lambda one: -abs(one[1]))
+    def remarks(self) -> tuple[Note, ...]:
+        """What measurements leave open, or contradict: all outliers, and of those that are only unlike, the first."""
+        found: list[Note] = []
+        misfits, unlike = sorted(self.misfits, key=lambda one: -abs(one[1])), False
         for m, off in misfits[:MOST_NAMED]:
             batch = f", batch {m.batch_size}" if m.batch_size else ""
-            what = "an outlier" if m in self.outliers else "unlike published jobs"
-            found.append(f"{m.group}{batch}: {100 * off:+.0f} % off the fit, {what}")
+            wrong = m in self.outliers
+            what = "an outlier" if wrong else "unlike published jobs"
+            kind: Literal["doubt", "other"] = "doubt" if wrong or not unlike else "other"
+            unlike = unlike or not wrong
+            found.append(Note(f"{m.group}{batch}: {100 * off:+.0f} % off the fit, {what}", kind))
         if more := misfits[MOST_NAMED:]:
-            found.append(f"{counted(len(more), 'more measurement')} off by up to {100 * abs(more[0][1]):.0f} %")
+            found.append(Note(f"{counted(len(more), 'more measurement')} off by up to {100 * abs(more[0][1]):.0f} %"))
         nodes = self.table.sizes.nodes
         if self.strategy == "async-ps":
             if not self._measured[0]:
                 basis = "the parameters' bytes" if self.table.prior.bytes else "published jobs"
-                found.append(f"no saturation up to {counted(self._largest, 'worker')}: estimated from {basis}")
+                unseen = f"no saturation up to {counted(self._largest, 'worker')}: estimated from {basis}"
+                found.append(Note(unseen, "assumed"))
         elif self.sharded:
             found += self._of_knee()
         elif nodes.max() <= 2:
             beyond = "two nodes" if nodes.max() == 2 else "one node"
-            found.append(f"growth beyond {beyond} is estimated from published jobs")
+            found.append(Note(f"growth beyond {beyond} is estimated from published jobs", "assumed"))
         elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
-            found.append("rounds grow faster than in most published jobs")
+            found.append(Note("rounds grow faster than in most published jobs"))
         if self.base.workers > 1:
-            found.append(f"speedup and efficiency relate to {self.base.group}, the smallest measured group")
+            found.append(Note(f"speedup and efficiency relate to {self.base.group}, the smallest measured group"))
         if self.effective_draws < NUMBERS["effective"]:
-            found.append(f"few draws fit ({self.effective_draws:.0f} lineages), so that intervals are rough")
+            found.append(Note(f"few draws fit ({self.effective_draws:.0f} lineages), so that intervals are rough"))
         known = self.table.batches[0]
         if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
-            found.append(f"no batch of {self.scenario.batch_size} was measured, only {known[0]:g} to {known[-1]:g}")
+            unseen = f"no batch of {self.scenario.batch_size} was measured, only {known[0]:g} to {known[-1]:g}"
+            found.append(Note(unseen))
         return tuple(found)
 
     @property

@@ -26,7 +26,7 @@ GATHERED = ("parameters", "layers", "precision", "gathers")
 KNOWN: dict[str, tuple[str, ...]] = {
     "async-ps": ("batch_size", "parameter_bytes"),
     "sync-ps": ("batch_size", "parameter_bytes", "sparse_gradients"),
-    "all-reduce": ("batch_size", "parameter_bytes", "sparse_gradients", "ranks_per_node"),
+    "all-reduce": ("batch_size", "parameter_bytes", "sparse_gradients"),
     **dict.fromkeys(SHARDED, ("batch_size", *GATHERED)),
 }
 
@@ -59,18 +59,18 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     links, profiled = {point.bandwidth for point in measured}, profile.cluster.bandwidth if profile else None
     if len(links) > 1 or (profiled is not None and links != {None}):
         raise FitError("fit: measurements alone do not determine the effect of bandwidth; give those of one bandwidth")
-    link, ranks = next(iter(links), None) or profiled, question.ranks_per_node
-    if ranks and (wrong := next((p for p in measured if p.nodes is None and p.workers % ranks), None)):
+    link, placed = next(iter(links), None) or profiled, on_nodes(measured)
+    g = question.gpus_per_node or max(p.fullest_node for p in measured)
+    whole = bool(question.gpus_per_node) and not placed and strategy not in SHARDED
+    if whole and (wrong := next((p for p in measured if p.workers % g), None)):
         raise FitError(
-            f"fit: workers are ranks on whole nodes of {ranks} (ranks_per_node), got a measurement of {wrong.workers}; "
+            f"fit: workers are ranks on whole nodes of {g} (gpus_per_node), got a measurement of {wrong.workers}; "
             "leave groups inside a node out, or give a column nodes"
         )
     sizes = {point.batch_size for point in measured if point.batch_size}
     sized, size = bool(sizes), question.batch_size or (min(sizes) if len(sizes) == 1 else None)
-    g = ranks or question.gpus_per_node or max(p.fullest_node for p in measured)
     rows = [msgspec.structs.replace(p, bandwidth=None) for p in measured]
-    whole = ranks or (strategy in SHARDED and question.gpus_per_node)
-    if whole or on_nodes(measured):  # those without nodes are on as few as they fit, with the batch that is asked for
+    if placed or question.gpus_per_node:  # those without nodes are on as few as they fit
         rows = [
             p if p.nodes else msgspec.structs.replace(
                 p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size
@@ -93,6 +93,5 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
         warn_of_rounds(rows)
     assumed = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
-    used = ("ranks_per_node", *(() if sized else ("batch_size",)))
-    changes = {name: value for name, value in changes_of(question).items() if name not in used}
+    changes = {name: value for name, value in changes_of(question).items() if sized or name != "batch_size"}
     return replace(model, known_job=job, assumption=assumed).what_if(**changes)

@@ -12,7 +12,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import counted, percent
+from ...base.results import Note, counted, percent
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import SHARDED, Scenario
@@ -93,7 +93,7 @@ class ShardedModel(RoundModel):
 
     fitted: FittedShards
     changes = (
-        "bandwidth", "other_traffic", "accelerator_speed", "batch_size", "latency", "collective", "ranks_per_node",
+        "bandwidth", "other_traffic", "accelerator_speed", "batch_size", "latency", "collective", "gpus_per_node",
         "inside_bandwidth", "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
@@ -105,7 +105,7 @@ class ShardedModel(RoundModel):
         placement = self.fitted.run.placement
         return {
             "latency": self.fitted.link.latency, "collective": placement.collective, "reshard": self._reshards,
-            "ranks_per_node": placement.per_node, "shard_group": placement.shards,
+            "gpus_per_node": placement.per_node, "shard_group": placement.shards,
         }  # fmt: skip
 
     @property
@@ -161,7 +161,7 @@ class ShardedModel(RoundModel):
         return replace(
             recorded,
             ranks=ranks,
-            per_node=wanted.ranks_per_node or recorded.per_node,
+            per_node=wanted.gpus_per_node or recorded.per_node,
             shards=self._shards,
             inside=inside,
             collective=algorithm_of(wanted.collective) if wanted.collective else recorded.collective,
@@ -267,14 +267,15 @@ class ShardedModel(RoundModel):
         return self.placement(1).per_node
 
     @property
-    def _doubts(self) -> list[str]:
+    def _doubts(self) -> list[Note]:
         """See `RoundModel`."""
         fitted = self.fitted
         if fitted.ranks == 2 and fitted.library.single and fitted.congestion_control == "unknown":
-            return [
+            return [Note(
                 "two ranks send both ways over one connection: specify congestion control (--congestion-control), or "
-                "record three ranks"
-            ]
+                "record three ranks",
+                "narrow",
+            )]  # fmt: skip
         return []
 
     @cached_property
@@ -284,19 +285,20 @@ class ShardedModel(RoundModel):
         nodes = np.unique(np.geomspace(1, most, KNEE_POINTS).round().astype(int))
         ranks = nodes * self._ranks_per_node
         prediction = self.posterior(ranks).prediction
-        rate = prediction.draws(MAX_SAMPLES)[np.searchsorted(prediction.workers, ranks)]
+        rate = prediction.sampled(MAX_SAMPLES)[np.searchsorted(prediction.workers, ranks)]
         return knee_of(nodes, rate - np.log(ranks)[:, None])
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """See `RoundModel`."""
-        return (*super().parameters, knee_parameter(self.knee, self.fitted.ranks / self._ranks_per_node))
+        return (*super()._parameters, knee_parameter(self.knee, self.fitted.ranks / self._ranks_per_node))
 
     @property
-    def _limits(self) -> list[str]:
+    def _limits(self) -> list[Note]:
         """See `RoundModel`."""
         missed = abs(self.fitted.missed)
-        return [f"recorded rounds replay only within {percent(missed)}"] if missed > RECORDED_ERROR else []
+        note = Note(f"recorded rounds replay only within {percent(missed)}", "doubt")
+        return [note] if missed > RECORDED_ERROR else []
 
     def caption(self) -> str:
         """Job, collectives, and what the fit does not determine."""

@@ -14,7 +14,7 @@ from ...base.checks import require_share
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import counted
+from ...base.results import Note, counted
 from ...curves.curve import ThroughputCurve, require_workers
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import best_rates, nominal_bandwidth, transports_of
@@ -30,7 +30,7 @@ from ...simulator.runs import trace_runs
 from ...transport.sharing import NETWORK, Transport
 from ..closed_network.calibration import contradicted, fit_network, untraced_throughput
 from ..closed_network.demands import Servers
-from ..closed_network.fit import fit_steps, servers_of, step_note, tensor_bytes_of
+from ..closed_network.fit import fit_steps, servers_of, step_remarks, tensor_bytes_of
 from ..closed_network.model import TrainingModel
 from ..errors import correlation_per_doubling, own_error, profiled_error
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, strategy_of
@@ -99,9 +99,9 @@ class SimulationModel(Model):
         return model.what_if(**self.scenario.of(WHAT_IFS))
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def _parameters(self) -> tuple[Parameter, ...]:
         """Those of the closed network."""
-        return self.closed_network.parameters
+        return self.closed_network._parameters
 
     def check(self) -> None:
         """See `Model`."""
@@ -211,7 +211,7 @@ class SimulationModel(Model):
             noise=np.hypot(MIN_NOISE, [window_spread(one) for one in runs]),
             breakdown=self._breakdown(workers, runs, longer if kinds[0].name == "loopback" else 1.0),
             method=f"trace-driven simulation ({', '.join(how)})",
-            note="; ".join(filter(None, [self.doubts, step_note(self.profile), kinds[0].note])),
+            remarks=(Note(self.doubts, "doubt"), *step_remarks(self.profile), kinds[0].note),
             parameter_servers=servers.count,
             profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in own)]),
             measured=tuple((p.workers, p.steps_per_second) for p in own),
