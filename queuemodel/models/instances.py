@@ -7,17 +7,19 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
-from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..base.checks import FASTEST_LINK, require_name, require_number
 from ..base.errors import DataError, ModelError, QueueModelWarning
 from ..base.files import count_in, parse_bandwidth, parse_latency, read_rows
-from ..base.results import Result, percent
+from ..base.results import Result, finite, percent
 from ..curves.curve import ThroughputCurve
-from ..curves.plan import Choice, in_use, plan
+from ..curves.goals import WORK
+from ..curves.plan import Choice, Plan, in_use, plan
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
@@ -27,32 +29,14 @@ from .predict import Data, PathName, as_data, load, predict
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A type of machine to rent, relative to the profiled machines.
-
-    Attributes
-    ----------
-    name : str
-    price : float
-        Per machine and hour, in any currency.
-    bandwidth : float, optional
-        Bytes per second of its link, nominal; as profiled unless given.
-    accelerator_speed : float
-        How many times as fast as the profiled machine it computes.
-    latency : float, optional
-        Seconds per message, for all-reduce; as profiled unless given.
-
-    Raises
-    ------
-    ModelError
-        When a number makes no sense.
-    """
+    """A type of machine to rent, relative to the profiled machines (raises `ModelError`)."""
 
     name: str
     _: KW_ONLY
-    price: float
-    bandwidth: float | None = None
-    accelerator_speed: float = 1.0
-    latency: float | None = None
+    price: float  #: Per machine and hour, in any currency.
+    bandwidth: float | None = None  #: Bytes per second of its link, nominal; None: as profiled.
+    accelerator_speed: float = 1.0  #: How many times as fast it computes.
+    latency: float | None = None  #: Seconds per message, for all-reduce; None: as profiled.
 
     def __post_init__(self) -> None:
         where = f"instance {require_name(self.name, 'instance')!r}"
@@ -63,16 +47,19 @@ class Instance:
         if self.latency is not None:
             require_number(self.latency, f"{where}: latency", unit="seconds")
 
+    @property
+    def changes(self) -> dict[str, float]:
+        """What differs from the profiled machines, as arguments of `predict`."""
+        speed = None if self.accelerator_speed == 1.0 else self.accelerator_speed
+        machine = {"bandwidth": self.bandwidth, "latency": self.latency, "accelerator_speed": speed}
+        return {name: value for name, value in machine.items() if value is not None}
+
 
 def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
     """Read types of machine from a CSV with the columns ``name,price[,bandwidth,accelerator_speed,latency]``.
 
-    Bandwidths and latencies have units: ``10Gbit/s``, ``50us``.
-
-    Raises
-    ------
-    DataError
-        One line that names the file, the line, the column and the value.
+    Bandwidths and latencies have units: ``10Gbit/s``, ``50us``. Raises `DataError`, one line that names the file, the
+    line, the column and the value.
     """
     found: dict[str, Instance] = {}
     optional = ("bandwidth", "accelerator_speed", "latency")
@@ -83,7 +70,9 @@ def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
         found[name] = Instance(
             name,
             price=row.number("price", positive=True),
-            bandwidth=row.quantity("bandwidth", _link, largest=FASTEST_LINK),
+            bandwidth=row.quantity(
+                "bandwidth", lambda text: require_bandwidth(parse_bandwidth(text)), largest=FASTEST_LINK
+            ),
             accelerator_speed=row.number("accelerator_speed", 1.0, positive=True),
             latency=row.quantity("latency", parse_latency),
         )
@@ -96,11 +85,20 @@ def _link(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one type of machine comes to: its curve, and the answer on it."""
+    """What one type of machine comes to: its plan, and the choice in it."""
 
     instance: Instance
-    curve: ThroughputCurve
-    choice: Choice
+    plan: Plan
+
+    @property
+    def choice(self) -> Choice:
+        """The answer to the first question, which has all goals."""
+        return self.plan.choices[0]
+
+    @property
+    def curve(self) -> ThroughputCurve:
+        """Throughput on machines of this type."""
+        return self.plan.curve
 
     @property
     def hourly(self) -> float:
@@ -110,22 +108,13 @@ class Offer:
     def to_row(self) -> dict[str, Any]:
         """The offer as a row of a table (times in hours)."""
         c, curve = self.choice, self.curve
-        at = None if c.workers is None else int((curve.workers == c.workers).argmax())
-        speeds = (curve.steps_per_second, curve.lower, curve.upper)
-        X, low, high = (None if at is None else float(speed[at]) * curve.batch_size for speed in speeds)
-        row: dict[str, Any] = {
-            "instance": self.instance.name,
-            "workers": c.workers,
-            "workers_point": c.workers_point,
-            "workers_interval": c.workers_interval,
-            "probability": c.probability,
-            "machines": c.nodes,
-            "examples_per_second": X,
-            "examples_per_second_low": low,
-            "examples_per_second_high": high,
-            "price_per_hour": None if at is None else self.hourly,
-        }
-        return row | c.figures()
+        names = ("examples_per_second", "examples_per_second_low", "examples_per_second_high")
+        at = np.flatnonzero(curve.workers == c.workers)  # none where no number will do
+        speeds = [x[at] * curve.batch_size for x in (curve.steps_per_second, curve.lower, curve.upper)]
+        about = {name: getattr(c, name) for name in ("workers", "workers_point", "workers_interval", "probability")}
+        row = {"instance": self.instance.name} | about | {"machines": c.nodes}
+        row |= {name: float(x[0]) if len(at) else None for name, x in zip(names, speeds, strict=True)}
+        return row | {"price_per_hour": finite(self.hourly)} | c.figures()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -133,7 +122,6 @@ class InstancePlan(Result):
     """Types of machine with how many of each, the cheapest first and those that will not do last."""
 
     offers: tuple[Offer, ...]
-    currency: str = ""
     digits = 3
 
     @property
@@ -147,24 +135,20 @@ class InstancePlan(Result):
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """Times and costs where there is something to pay for, else throughput and what an hour of it costs."""
-        others = () if any(math.isfinite(offer.choice.cost) for offer in self.offers) else ("examples", "price")
+        paid = any(math.isfinite(offer.choice.cost) for offer in self.offers)
         point = any(offer.choice.workers_point != offer.choice.workers for offer in self.offers)
-        return in_use([
-            {"instance": offer.instance.name}
-            | offer.choice.shown(offer.curve, self.currency, point=point)
-            | {name: value for name, value in offer.to_row().items() if others and name.startswith(others)}
-            for offer in self.offers
-        ])  # fmt: skip
+        rows = []
+        for offer in self.offers:
+            shown = offer.choice.shown(offer.curve, offer.plan.currency, point=point)
+            others = {name: x for name, x in offer.to_row().items() if name.startswith(("examples", "price"))}
+            rows.append({"instance": offer.instance.name} | shown | ({} if paid else others))
+        return in_use(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The question, the cheapest and all others."""
-        first = self.offers[0]
-        return {
-            "goal": first.choice.goal,
-            "confidence": first.curve.confidence,
-            "cheapest": self.cheapest.instance.name if self.cheapest else None,
-            "offers": self.to_rows(),
-        }
+        first, name = self.offers[0], self.cheapest.instance.name if self.cheapest else None
+        about = {"goal": first.choice.goal, "confidence": first.curve.confidence, "cheapest": name}
+        return about | {"offers": self.to_rows()}
 
     def caption(self) -> str:
         """The question, its probability, and what the intervals are."""
@@ -182,23 +166,14 @@ def plan_instances(
     instances: Iterable[Instance],
     *,
     workers: int | Iterable[int] = range(1, 33),
-    epochs: float | None = None,
-    steps: float | None = None,
-    examples: float | None = None,
-    tokens: float | None = None,
-    dataset_size: int | None = None,
-    deadline: float | str | timedelta | None = None,
-    throughput: float | None = None,
-    currency: str | None = None,
-    **fields: Any,
+    **asked: Any,
 ) -> InstancePlan:
-    """Choose a type of machine and how many of it.
+    """Choose a type of machine and how many of it: `plan` on the curve of each type, the cheapest first.
 
-    Each type's curve is predicted from the profile, with its bandwidth and accelerator. With a ``deadline`` the
-    cheapest number of workers that meets it is taken, with a ``throughput`` the fewest that reach it, and without
-    both the cheapest, as `plan` recommends. Types for which only the point estimate meets the goal follow the
-    others. Parameter servers cost as much as workers. Intervals are each type's own; much of their errors is common
-    to all types, so that these may differ in cost although their intervals overlap.
+    With a ``deadline`` the cheapest number of workers that meets it is taken, with a ``throughput`` the fewest that
+    reach it, and without both the cheapest. Types for which only the point estimate meets the goal follow the others.
+    Parameter servers cost as much as workers. Intervals are each type's own; much of their errors is common to all
+    types, so that these may differ in cost although their intervals overlap.
 
     Parameters
     ----------
@@ -208,12 +183,9 @@ def plan_instances(
         `read_instances` reads them.
     workers : iterable of int
         Numbers to choose from.
-    epochs, steps, examples, tokens, dataset_size, deadline, currency
-        As for `plan`.
-    throughput : float
-        Examples per second, instead of a deadline.
-    **fields
-        As for `predict`.
+    **asked
+        The work, ``deadline`` or ``throughput``, ``dataset_size`` and ``currency`` as for `plan`; others as for
+        `predict`, but for what each instance has of its own.
 
     Raises
     ------
@@ -229,34 +201,30 @@ def plan_instances(
     [('fast', 1), ('small', 8)]
     """
     data, counts = as_data(data), list(workers) if isinstance(workers, Iterable) else [workers]
-    if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
+    goals = (*WORK, "dataset_size", "currency", "deadline", "throughput")
+    goal: dict[str, Any] = {name: asked.pop(name) for name in goals if name in asked}
+    if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if asked.get(name) is not None]:
         raise ModelError(f"plan_instances: each instance has its own {own[0]}; leave it out")
-    if deadline is not None and throughput is not None:
+    hourly = goal.get("throughput") is not None
+    if hourly and goal.get("deadline") is not None:
         raise ModelError("plan_instances: deadline and throughput exclude each other; specify one")
-    work = {"epochs": epochs, "steps": steps, "examples": examples, "tokens": tokens}
-    goal: dict[str, Any] = work | {"dataset_size": dataset_size, "currency": currency}
-    goal |= {"deadline": deadline} if throughput is None else {"throughput": throughput}
-    paid = throughput is None or any(amount is not None for amount in work.values())
+    paid = not hourly or any(goal.get(name) is not None for name in WORK)
     offers = []
     for one in instances:
         if not isinstance(one, Instance):
             raise ModelError(
                 f"plan_instances: expected Instances, got {type(one).__name__}; `read_instances` reads them"
             )
-        machine = {"bandwidth": one.bandwidth, "latency": one.latency}
-        if one.accelerator_speed != 1.0:
-            machine["accelerator_speed"] = one.accelerator_speed
         try:
-            curve = predict(data, workers=counts, **fields | {k: v for k, v in machine.items() if v is not None})
+            curve = predict(data, workers=counts, **asked | one.changes)
         except ModelError as error:
             raise ModelError(f"instance {one.name!r}: {error}") from None
-        planned = plan(curve, price_per_node_hour=one.price if paid else None, **goal)
-        offers.append(Offer(one, curve, planned.choices[0]))  # which answers all of the question
+        offers.append(Offer(one, plan(curve, price_per_node_hour=one.price if paid else None, **goal)))
     if not offers:
         raise ModelError("plan_instances: instances must name at least one type of machine, got none")
-    money = attrgetter("choice.cost" if throughput is None else "hourly")
+    money = attrgetter("hourly" if hourly else "choice.cost")
     offers.sort(key=lambda o: (o.choice.workers is None, o.choice.probability is None, money(o)))
-    return InstancePlan(tuple(offers), currency or "")
+    return InstancePlan(tuple(offers))
 
 
 #: Settings of `predict` beside fields of `Scenario`.
