@@ -30,13 +30,10 @@ Arrival: TypeAlias = tuple[Row, dict[str, Any]]
 class Layout(NamedTuple):
     """The columns of a published format."""
 
-    #: Of arrival, a date or seconds; of work, in seconds on the job's GPUs, of tasks when they ended, with measured
-    #: speeds steps; of GPUs, of tasks in percent for each instance.
+    #: Of arrival (a date or seconds), of work (seconds on the job's GPUs; of a task, when it ended; of a trace, steps),
+    #: of GPUs (of a task, percent for each instance), and of instances, or of the model that was measured.
     columns: str
     name: str = "job-{line}"
-    instances: str = ""  # of tasks
-    model: str = ""  # what speeds were measured of
-    others: tuple[str, ...] = ()  # further columns that must be there
     headers: tuple[str, ...] = ()  # all columns, of files without a header
     delimiter: str = ","
 
@@ -45,7 +42,7 @@ class Layout(NamedTuple):
         fields = read_bytes(path).split(b"\n", 1)[0].count(self.delimiter.encode()) + 1
         headers = [header.split() for header in self.headers]
         header = next((header for header in headers if len(header) == fields), headers[0] if headers else None)
-        required = header or [*self.columns.split(), *filter(None, [self.model]), *self.others]
+        required = header or self.columns.split()
         form: dict[str, Any] = {"header": header, "delimiter": self.delimiter, "others": header is None}
         return read_rows(path, required=required, what="jobs", **form)
 
@@ -55,21 +52,19 @@ JOB_LOGS = {
     "philly": Layout(LOGS["philly"]),
     "helios": Layout(LOGS["helios"]),
     "alibaba": Layout(
-        "start_time end_time plan_gpu", "{job_name}/{task_name} #{line}", instances="inst_num",
+        "start_time end_time plan_gpu inst_num", "{job_name}/{task_name} #{line}",
         headers=("job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type",),
     ),
 }  # fmt: skip
 #: Traces: steps of jobs whose speeds were measured.
 JOB_TRACES = {
     "gavel": Layout(
-        "arrival_time total_steps scale_factor", "{job_type} #{line}", model="job_type", delimiter="\t",
+        "arrival_time total_steps scale_factor job_type", "{job_type} #{line}", delimiter="\t",
         headers=("job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor "
                  "priority_weight SLO arrival_time",
                  "job_type command num_steps_arg needs_data_dir total_steps arrival_time scale_factor"),
     ),
-    "elasticflow": Layout(
-        LOGS["elasticflow"], "{model_name}-{job_id}", model="model_name", others=("batch_size", "job_id")
-    ),
+    "elasticflow": Layout(LOGS["elasticflow"] + " model_name batch_size job_id", "{model_name}-{job_id}"),
 }  # fmt: skip
 
 
@@ -113,15 +108,15 @@ def read_log(path: str | os.PathLike[str], layout: str, *, exponent: float = 0.8
     ``drop_empty``. Of Alibaba's tasks those that ended and requested GPUs become jobs, which arrive when they started.
     """
     form = JOB_LOGS[require_choice(layout, "log of jobs: format", JOB_LOGS)]
-    submitted, work, had = form.columns.split()
+    submitted, work, had, *instances = form.columns.split()
     arrivals: list[Arrival] = []
     zones: dict[bool, Row] = {}
     for row in form.rows(path):
-        if not form.instances:
+        if not instances:
             time, seconds, gpus = _seconds(row, submitted, zones), row.number(work), row.count(had, least=0)
         elif row.text("status", "") == "Terminated" and row.given(had) and row.given(work):
             time, end = (row.number(column, largest=LATEST) for column in (submitted, work))
-            seconds, gpus = end - time, math.ceil(row.count(form.instances) * row.number(had) / 100 - 1e-9)
+            seconds, gpus = end - time, math.ceil(row.count(*instances) * row.number(had) / 100 - 1e-9)
         else:
             continue
         if seconds > 0 and gpus:
@@ -169,11 +164,11 @@ def read_trace(
     global_batch_size, then iterations per second by number of GPUs (nan, 0 or blank: not measured).
     """
     form, gavel = JOB_TRACES[require_choice(layout, "trace of jobs: format", JOB_TRACES)], layout == "gavel"
-    submitted, work, had = form.columns.split()
+    submitted, work, had, modelled, *_ = form.columns.split()
     measured = _gpu_speeds(speeds, gpu) if gavel else {}
     arrivals = []
     for row in form.rows(path):
-        model, gpus = row.text(form.model), row.count(had)
+        model, gpus = row.text(modelled), row.count(had)
         key: tuple[str, int] = (model, 0 if gavel else row.count("batch_size"))
         if not gavel and (model, 0) not in measured:
             measured |= _model_speeds(row, Path(speeds), model)
