@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -173,7 +174,7 @@ def kept(share: float, dimension: int) -> int:
 class Anchored(LocalSteps):
     """Workers take ``local_steps`` from a common anchor, and send how far they have moved."""
 
-    by_worker = ("moved",)
+    by_worker: ClassVar[tuple[str, ...]] = ("moved",)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
         return super().begin(start, workers) | {"anchor": start[:, None].copy()}

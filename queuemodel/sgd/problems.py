@@ -269,7 +269,7 @@ class FixedPoint(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_choice(self.activation, "FixedPoint: activation", ("linear", "tanh"))
-        if self.initial is not None and self.initial.size != self.dimension:
+        if self.initial is not None and self.initial.shape != self.features.shape[1:] * 2:
             raise ModelError(f"FixedPoint: initial must have shape (p, p), p = {self.features.shape[1]}")
 
     @property

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import get_blas_funcs
@@ -72,8 +72,8 @@ class Strategy(ABC):
     #: Each worker has parameters of its own.
     replicas = False
     #: What else is kept, 0 at the start: by each worker, shape (S, n, d), and in common, shape (S, 1, d).
-    by_worker: tuple[str, ...] = ()
-    in_common: tuple[str, ...] = ()
+    by_worker: ClassVar[tuple[str, ...]] = ()
+    in_common: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         require_fields(self)

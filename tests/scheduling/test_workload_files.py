@@ -134,7 +134,7 @@ PHILLY = "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n2017-10-09 07
 ZONES = "timestamp,duration,num_gpus\n2017-10-09 07:01:55+00:00,66.0,1\n2017-10-09 09:02:55+02:00,100,8\n"
 EMPTY = PHILLY + "2017-10-09 07:02:55,0,1\n"
 HELIOS = (
-    "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    "line,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
     "1,u,v,1,1,1,COMPLETED,2017-10-09 07:01:55,2017-10-09 07:01:55,2017-10-09 07:03:01,66,0\n"
     "2,u,v,8,8,1,FAILED,2017-10-09 07:00:55,2017-10-09 07:00:55,2017-10-09 07:02:35,100,0\n"
 )

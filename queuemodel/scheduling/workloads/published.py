@@ -39,9 +39,11 @@ class Layout(NamedTuple):
 
     def rows(self, path: str | os.PathLike[str]) -> Iterator[Row]:
         """The rows of a file of this format."""
-        fields = read_bytes(path).split(b"\n", 1)[0].count(self.delimiter.encode()) + 1
         headers = [header.split() for header in self.headers]
-        header = next((header for header in headers if len(header) == fields), headers[0] if headers else None)
+        header = headers[0] if headers else None
+        if len(headers) > 1:  # the one with as many columns as the first row
+            fields = read_bytes(path).split(b"\n", 1)[0].count(self.delimiter.encode()) + 1
+            header = next((header for header in headers if len(header) == fields), header)
         required = header or self.columns.split()
         form: dict[str, Any] = {"header": header, "delimiter": self.delimiter, "others": header is None}
         return read_rows(path, required=required, what="jobs", **form)
@@ -79,7 +81,8 @@ def located(where: object, kind: type[QueueModelError] = ModelError) -> Iterator
 
 def arrival(row: Row, name: str, *, curve: Curve, requested: int, **about: Any) -> Arrival:
     """A job of a row, within the limits of a measured curve; its name by the row's cells."""
-    job = {"name": name.format(line=row.line, **row.values), "curve": curve} | about
+    cells = {column: text.strip() for column, text in row.values.items()} | {"line": str(row.line)}
+    job = {"name": name.format_map(cells), "curve": curve} | about
     if isinstance(curve, TableCurve):
         job |= {"least_nodes": curve.least, "most_nodes": curve.most}
         requested = min(max(requested, curve.least), curve.most)
@@ -116,7 +119,7 @@ def read_log(path: str | os.PathLike[str], layout: str, *, exponent: float = 0.8
             time, seconds, gpus = _seconds(row, submitted, zones), row.number(work), row.count(had, least=0)
         elif row.text("status", "") == "Terminated" and row.given(had) and row.given(work):
             time, end = (row.number(column, largest=LATEST) for column in (submitted, work))
-            seconds, gpus = end - time, math.ceil(row.count(*instances) * row.number(had) / 100 - 1e-9)
+            seconds, gpus = end - time, math.ceil(row.count(instances[0]) * row.number(had) / 100 - 1e-9)
         else:
             continue
         if seconds > 0 and gpus:
