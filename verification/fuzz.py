@@ -36,10 +36,8 @@ from queuemodel.queueing import read_jmva, write_jmva
 from queuemodel.scheduling import (
     FIFO,
     Goodput,
-    read_alibaba,
-    read_elasticflow,
-    read_gavel,
-    read_philly,
+    read_log,
+    read_trace,
     read_workload,
     schedule,
 )
@@ -251,20 +249,18 @@ def check_workload(path: Path, _: bool) -> None:
     """A workload that is read can be scheduled."""
     files = workload_files()
     kind, folder = path.name.split(".")[0], path.parent
-    if kind == "philly":
-        jobs = read_philly(path)
-    elif kind == "alibaba":
-        jobs = read_alibaba(path)
+    if kind in ("philly", "alibaba"):
+        jobs = read_log(path, kind)
     elif kind.startswith("gavel"):
         table, speeds = folder / "gavel.tsv", folder / "gavel-speeds.json"
         for other in {table, speeds} - {path}:
             other.write_bytes(files[other.name])
-        jobs = read_gavel(table, speeds)
+        jobs = read_trace(table, "gavel", speeds)
     elif kind.startswith("elasticflow"):
         table, speeds = folder / "elasticflow.csv", folder / "vgg.csv"
         table.write_bytes(path.read_bytes() if path == table else files[table.name])
         speeds.write_bytes(files["elasticflow-speeds.csv"] if path == table else path.read_bytes())
-        jobs = read_elasticflow(table, folder)
+        jobs = read_trace(table, "elasticflow", folder)
     else:
         jobs = read_workload(path)
     least = max(job.least_nodes for job in jobs)

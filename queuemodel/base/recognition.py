@@ -19,7 +19,7 @@ FOREIGN = {  # beginnings of what nothing here reads
 }
 #: Columns of published logs (time, duration, GPUs of a job), and names in what commands print as JSON.
 LOGS = {"philly": "timestamp duration num_gpus", "helios": "submit_time duration gpu_num",
-        "elasticflow": "submit_time iteration num_gpu", "pollux": "time application num_replicas"}  # fmt: skip
+        "elasticflow": "submit_time iteration num_gpu"}  # fmt: skip
 PRINTED = {"predict": "method workers steps_per_second", "compare": "strategy bytes_per_step", "plan": "goal choices",
            "fit": "parameter identified", "solve": "solver bottleneck", "schedule": "nodes policies",
            "schedule-study": "runs table", "simulate or next-measurement": "rows"}  # fmt: skip

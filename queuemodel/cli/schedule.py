@@ -19,7 +19,7 @@ NEEDS = {
     "spread_speed": "nodes_per_machine",
 }
 #: Published formats of workloads, and whether the speeds of their jobs are in files of their own.
-PUBLISHED = {"philly": False, "helios": False, "alibaba": False, "gavel": True, "elasticflow": True, "pollux": True}
+PUBLISHED = {"philly": False, "helios": False, "alibaba": False, "gavel": True, "elasticflow": True}
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
@@ -40,7 +40,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
 @ask.command()
 @ask.option("--workload", ask.FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
 @ask.one_of("--workload-format", ["csv", *PUBLISHED], "A published format.", default="csv", show_default=True)
-@ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow or pollux.")
+@ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow.")
 @ask.option("--drop-empty", is_flag=True, help="Leave out jobs of a log without GPUs or duration.")
 @ask.option("--nodes count", ask.COUNT, required=True, help="In the cluster.")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
@@ -99,8 +99,9 @@ def _jobs(path: str, layout: str, speeds: str | None, drop_empty: bool, *, nodes
         raise click.UsageError(f"--drop-empty: a workload of format {layout} has no such jobs; leave it out")
     if layout == "csv":
         return scheduling.read_workload(path, nodes=nodes, predicted=curve_of)
-    read = getattr(scheduling, f"read_{layout}")
-    return read(path, drop_empty=drop_empty) if speeds is None else read(path, speeds)
+    if speeds is None:
+        return scheduling.read_log(path, layout, drop_empty=drop_empty)
+    return scheduling.read_trace(path, layout, speeds)
 
 
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:

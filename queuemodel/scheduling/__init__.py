@@ -13,8 +13,7 @@ from .policies.baseline import FIFO, SRPT, Backfill, EqualShare, HeSRPT, LeastAt
 from .policies.model_based import FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced
 from .result import Schedule, plot_nodes, plot_response_times
 from .study import Study, StudyRun, plot_sweep, run_all, schedule, sweep
-from .workloads.pollux import read_pollux
-from .workloads.published import read_alibaba, read_elasticflow, read_gavel, read_helios, read_philly
+from .workloads.published import read_log, read_trace
 from .workloads.workload_csv import read_workload
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "FitnessMaximization", "Goodput", "GreedyGain", "HeSRPT", "JobKind", "LeastAttainedService", "ModelBased", "Nodes",
     "Optimus", "Policy", "PowerLawCurve", "RankPriced", "Schedule", "ShortestJobFirst", "SpeedTables", "StagedCurve",
     "Stream", "Study", "StudyRun", "TableCurve", "Workload", "as_curve", "example_kinds", "measured_kinds",
-    "plot_nodes", "plot_response_times", "plot_sweep", "policy_named", "read_alibaba", "read_elasticflow", "read_gavel",
-    "read_helios", "read_philly", "read_pollux", "read_workload", "run_all", "schedule", "statistical_efficiency",
-    "sweep",
+    "plot_nodes", "plot_response_times", "plot_sweep", "policy_named", "read_log", "read_trace", "read_workload",
+    "run_all", "schedule", "statistical_efficiency", "sweep",
 ]  # fmt: skip

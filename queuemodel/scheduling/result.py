@@ -137,17 +137,8 @@ class Schedule(Result):
 SIZE = (7.6, 4.0)
 
 #: By class of policy, the same in every figure; those of one colour are seldom compared.
-POLICY_COLORS = {
-    "EqualShare": COLORS[0],
-    "SRPT": COLORS[1],
-    "ModelBased": COLORS[2],
-    "GreedyGain": COLORS[3],
-    "HeSRPT": COLORS[4],
-    "RankPriced": COLORS[5],
-    "Optimus": COLORS[6],
-    "FIFO": COLORS[7],
-    "LeastAttainedService": COLORS[7],
-}
+FAMILIES = ("EqualShare", "SRPT", "ModelBased", "GreedyGain", "HeSRPT", "RankPriced", "Optimus", "FIFO")
+POLICY_COLORS = dict(zip(FAMILIES, COLORS, strict=True)) | {"LeastAttainedService": COLORS[-1]}
 
 
 def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> Axes:

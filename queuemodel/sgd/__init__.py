@@ -19,14 +19,25 @@ from .compression import (
     mixing_matrix,
 )
 from .loop import Clock, Descent, descend
-from .problems import KINDS, LeastSquares, LogisticRegression, Perceptron, Problem, make_problem, split
+from .problems import KINDS, FixedPoint, LeastSquares, LogisticRegression, Perceptron, Problem, make_problem, split
 from .result import Compared, Comparison, StrategyPlan, job_of, plan_strategies, plot_losses, plot_time_to_target
-from .strategy import AdaComm, LocalSGD, Moment, OverlapLocalSGD, Sent, ServerSGD, Strategy, SynchronousSGD
+from .strategy import (
+    AdaComm,
+    LocalSGD,
+    Moment,
+    OverlapLocalSGD,
+    Reparameterized,
+    Sent,
+    ServerSGD,
+    Strategy,
+    SynchronousSGD,
+)
 
 __all__ = [
     "KINDS", "NAMES", "QSGD", "AdaComm", "AdaQuantFL", "BlockSign", "Candidate", "Clock", "Compared", "Comparison",
-    "Compressor", "Descent", "DoubleCompression", "Identity", "LeastSquares", "LocalSGD", "LogisticRegression",
-    "Moment", "OrderedGradient", "OverlapLocalSGD", "Perceptron", "Problem", "RandomK", "Sent", "ServerSGD",
-    "SquarmSGD", "Strategy", "StrategyPlan", "SynchronousSGD", "TopK", "compare", "descend", "job_of", "make_problem",
-    "mixing_matrix", "plan_strategies", "plot_losses", "plot_time_to_target", "split",
+    "Compressor", "Descent", "DoubleCompression", "FixedPoint", "Identity", "LeastSquares", "LocalSGD",
+    "LogisticRegression", "Moment", "OrderedGradient", "OverlapLocalSGD", "Perceptron", "Problem", "RandomK",
+    "Reparameterized", "Sent", "ServerSGD", "SquarmSGD", "Strategy", "StrategyPlan", "SynchronousSGD", "TopK",
+    "compare", "descend", "job_of", "make_problem", "mixing_matrix", "plan_strategies", "plot_losses",
+    "plot_time_to_target", "split",
 ]  # fmt: skip

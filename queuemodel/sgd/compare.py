@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,58 +38,58 @@ class Candidate:
         require_number(self.compression, f"compare: compression of {self.name!r}", unit="seconds")
 
 
-def on_servers(workers: int) -> dict[str, Candidate]:
-    """Strategies that need a parameter server; k is half of the workers."""
+SERVER, RANKS = "with a parameter server", "of data-parallel rounds"
+
+#: A strategy, its arguments of `predict`, and the profile that it needs.
+UpdateRule: TypeAlias = tuple[Strategy, dict[str, Any], str]
+
+
+def update_rules(workers: int) -> dict[str, UpdateRule]:
+    """The table of update rules by name; k is half of the workers."""
     k, backup = max(workers // 2, 1), min(workers - 1, 1)
-    stale = {"strategy": "bounded-staleness", "staleness_bound": 2}
-    every = [
-        Candidate("async-ps", ServerSGD(), {"strategy": "async-ps"}),
-        Candidate(
-            "backup-worker", ServerSGD("k-sync", workers - backup), {"strategy": "sync-ps", "backup_workers": backup}
-        ),
-        *(
-            Candidate(name, ServerSGD(name, k), {"strategy": name, "k": k})
+    late, stale = {"strategy": "sync-ps", "backup_workers": backup}, {"staleness_bound": 2}
+    return {
+        "sync": (SynchronousSGD(), {}, ""),
+        "local-sgd": (LocalSGD(8), {}, ""),
+        "adacomm": (AdaComm(16), {}, ""),
+        "overlap-local-sgd": (OverlapLocalSGD(2), {}, ""),
+        "top-k": (DoubleCompression(TopK(0.01)), {}, ""),
+        "block-sign": (DoubleCompression(BlockSign(8)), {}, ""),
+        "block-sign-local": (DoubleCompression(BlockSign(8), local_steps=8), {}, ""),
+        "adaquant": (AdaQuantFL(8), {}, ""),
+        "async-ps": (ServerSGD(), {"strategy": "async-ps"}, SERVER),
+        "backup-worker": (ServerSGD("k-sync", workers - backup), late, SERVER),
+        **{
+            name: (ServerSGD(name, k), {"strategy": name, "k": k}, SERVER)
             for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")
+        },
+        "bounded-staleness": (
+            ServerSGD("bounded-staleness", **stale), {"strategy": "bounded-staleness"} | stale, SERVER
         ),
-        Candidate("bounded-staleness", ServerSGD("bounded-staleness", staleness_bound=2), stale),
-        Candidate("ordered-gradient", OrderedGradient()),
-    ]
-    return {one.name: one for one in every}
+        "ordered-gradient": (OrderedGradient(), {}, SERVER),
+        "squarm-ring": (SquarmSGD("ring", BlockSign(8), mixing=0.3), {}, RANKS),
+    }  # fmt: skip
 
 
-#: Strategies whose workers synchronize, on servers or in an all-reduce.
-SYNCHRONIZED: dict[str, Strategy] = {
-    "sync": SynchronousSGD(),
-    "local-sgd": LocalSGD(8),
-    "adacomm": AdaComm(16),
-    "overlap-local-sgd": OverlapLocalSGD(2),
-    "top-k": DoubleCompression(TopK(0.01)),
-    "block-sign": DoubleCompression(BlockSign(8)),
-    "block-sign-local": DoubleCompression(BlockSign(8), local_steps=8),
-    "adaquant": AdaQuantFL(8),
-}
-
-#: Strategies that need links between workers.
-BETWEEN_WORKERS: dict[str, Strategy] = {"squarm-ring": SquarmSGD("ring", BlockSign(8), mixing=0.3)}
-
-NAMES = (*on_servers(2), *SYNCHRONIZED, *BETWEEN_WORKERS)
+NAMES = tuple(update_rules(2))
 
 
 def candidates(
-    names: Sequence[str | Candidate] | None, workers: int, *, servers: bool, simulated: bool
+    names: Sequence[str | Candidate] | None, workers: int, *, machines: str, simulated: bool
 ) -> list[Candidate]:
     """The requested strategies, or all that the profiled machines can run and `predict` can solve or simulate."""
-    known = {name: Candidate(name, strategy) for name, strategy in SYNCHRONIZED.items()}
-    known |= on_servers(workers) if servers else {name: Candidate(name, s) for name, s in BETWEEN_WORKERS.items()}
+    rules = update_rules(workers)
+    known = {name: Candidate(name, way, asks) for name, (way, asks, needs) in rules.items() if needs in ("", machines)}
     if names is None:
         return [one for one in known.values() if simulated or Scenario(**one.asks).synchronization.solvable]
     chosen = []
     for one in [names] if isinstance(names, str) else names:
-        if isinstance(one, str) and require_choice(one, "compare: strategy", NAMES) not in known:
-            needs = "of data-parallel rounds" if one in BETWEEN_WORKERS else "with a parameter server"
-            raise ModelError(f"compare: strategy {one!r} needs a profile {needs}; leave it out")
-        if isinstance(one, Candidate) and one.asks and not servers:
-            raise ModelError(f"compare: strategy {one.name!r} needs a profile with a parameter server; leave it out")
+        if isinstance(one, str):
+            name, needs = one, rules[require_choice(one, "compare: strategy", NAMES)][2]
+        else:
+            name, needs = one.name, SERVER if one.asks else ""
+        if needs not in ("", machines):
+            raise ModelError(f"compare: strategy {name!r} needs a profile {needs}; leave it out")
         chosen.append(known[one] if isinstance(one, str) else one)
     found = [one.name for one in chosen]
     if not chosen or len(set(found)) < len(found):
@@ -257,7 +257,7 @@ def compare(
     trained = Training.of(problem, **training) if problem is not None else None
     timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
     obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""
-    chosen = candidates(strategies, n, servers=timing.on_servers, simulated=not obstacle)
+    chosen = candidates(strategies, n, machines=SERVER if timing.on_servers else RANKS, simulated=not obstacle)
     if trained is None and not timing.on_servers:
         drawn = PROBE.compared(Candidate("sync", SynchronousSGD()), timing).steps_per_second
         timing = replace(timing, drawn=timing.synchronous.steps_per_second / drawn)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from ..base.checks import require_choice, require_count
 from ..base.errors import ModelError
-from .strategy import WORD, Moment, Sent, State, Strategy, replicated, require_fields
+from .strategy import WORD, LocalSteps, Moment, Sent, State, Strategy, nesterov, require_fields
 
 
 class Compressor(ABC):
@@ -170,27 +171,26 @@ def kept(share: float, dimension: int) -> int:
     return max(1, round(share * dimension))
 
 
-class Anchored(Strategy):
+class Anchored(LocalSteps):
     """Workers take ``local_steps`` from a common anchor, and send how far they have moved."""
 
-    local_steps: int
+    by_worker: ClassVar[tuple[str, ...]] = ("moved",)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        x = replicated(start, workers)
-        return {"x": x, "anchor": start[:, None].copy(), "moved": np.zeros_like(x)}
+        return super().begin(start, workers) | {"anchor": start[:, None].copy()}
 
-    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        state["moved"] += moment.rate * gradients
-        if (moment.number + 1) % self.local_steps:
-            np.subtract(state["anchor"], state["moved"], out=state["x"])
-            return Sent()
-        sent = self.synchronize(state, moment)
+    def step(self, state: State, gradients: np.ndarray, rate: float) -> None:
+        state["moved"] += rate * gradients
+        np.subtract(state["anchor"], state["moved"], out=state["x"])
+
+    def synchronize(self, state: State, moment: Moment) -> Sent:
+        sent = self.send(state, moment)
         state["x"][:] = state["anchor"]
         state["moved"][:] = 0.0
         return sent
 
     @abstractmethod
-    def synchronize(self, state: State, moment: Moment) -> Sent:
+    def send(self, state: State, moment: Moment) -> Sent:
         """Move the anchor by what workers send of their ``moved``, shape (S, n, d)."""
 
     def model(self, state: State) -> np.ndarray:
@@ -210,19 +210,13 @@ class DoubleCompression(Anchored):
     compressor: Compressor = field(default_factory=TopK)
     momentum: float = 0.0
     local_steps: int = 1
+    by_worker = ("moved", "v", "error")
+    in_common = ("server_error",)
 
-    def begin(self, start: np.ndarray, workers: int) -> State:
-        state = super().begin(start, workers)
-        x, anchor = state["x"], state["anchor"]
-        return state | {"m": np.zeros_like(x), "error": np.zeros_like(x), "server_error": np.zeros_like(anchor)}
+    def step(self, state: State, gradients: np.ndarray, rate: float) -> None:
+        super().step(state, nesterov(self.momentum, state, gradients), rate)
 
-    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        if self.momentum:
-            state["m"] = self.momentum * state["m"] + gradients
-            gradients = self.momentum * state["m"] + gradients
-        return super().update(state, gradients, moment)
-
-    def synchronize(self, state: State, moment: Moment) -> Sent:
+    def send(self, state: State, moment: Moment) -> Sent:
         wanted = state["moved"] + state["error"]
         received = self.compressor.contract(wanted, moment.rngs)
         state["error"] = wanted - received
@@ -248,16 +242,15 @@ class AdaQuantFL(Anchored):
         levels = np.full(len(start), self.initial_levels)
         return super().begin(start, workers) | {"first_loss": np.full(len(start), np.nan), "levels": levels}
 
-    def synchronize(self, state: State, moment: Moment) -> Sent:
-        anchor, levels = state["anchor"], state["levels"]
+    def send(self, state: State, moment: Moment) -> Sent:
+        anchor, levels, loss = state["anchor"], state["levels"], moment.problem.loss
         if moment.number + 1 == self.local_steps:  # the first time
-            state["first_loss"] = moment.loss(anchor[:, 0])
+            state["first_loss"] = loss(anchor[:, 0])
         anchor -= quantize(state["moved"], levels[:, None, None], moment.rngs).mean(axis=1, keepdims=True)
-        share = state["first_loss"] / np.maximum(moment.loss(anchor[:, 0]), np.finfo(float).tiny)
+        share = state["first_loss"] / np.maximum(loss(anchor[:, 0]), np.finfo(float).tiny)
         wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_levels)
         state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)
-        d = anchor.shape[-1]
-        return Sent(qsgd_bits(d, levels), WORD * d, synchronized=True)
+        return Sent(qsgd_bits(d := anchor.shape[-1], levels), WORD * d, synchronized=True)
 
 
 def mixing_matrix(graph: str, workers: int) -> np.ndarray:
@@ -267,25 +260,22 @@ def mixing_matrix(graph: str, workers: int) -> np.ndarray:
     complete graph thus 1/n (Xiao and Boyd 2004, maximum-degree weights). A torus needs a square number of workers.
     """
     require_choice(graph, "graph", ("ring", "torus", "complete"))
-    i, side = np.arange(workers), math.isqrt(workers)
+    side = math.isqrt(workers)
     if graph == "torus" and side**2 != workers:
         raise ModelError(f"torus: workers must be a square number, got {workers}")
+    n = side if graph == "torus" else workers
+    near: np.ndarray = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    joined = np.isin(near, [1, n - 1]) if graph != "complete" else near > 0
     if graph == "torus":
-        grid = i.reshape(side, side)
-        ahead = [np.roll(grid, 1, axis).ravel() for axis in (0, 1)]
-    else:
-        ahead = [np.roll(i, by) for by in range(1, 2 if graph == "ring" else workers)]
-    neighbours = np.zeros((workers, workers), bool)
-    for others in ahead:
-        neighbours[i, others] = neighbours[others, i] = True
-    np.fill_diagonal(neighbours, False)
+        joined = np.kron(joined, np.eye(n)) + np.kron(np.eye(n), joined) > 0
+    neighbours = joined & ~np.eye(workers, dtype=bool)
     weights = neighbours / (neighbours.sum(axis=1).max(initial=0) + 1)
     np.fill_diagonal(weights, 1 - weights.sum(axis=1))
     return weights
 
 
 @dataclass(frozen=True)
-class SquarmSGD(Strategy):
+class SquarmSGD(LocalSteps):
     """Nesterov momentum, local steps, event-triggered compressed gossip (Singh, Data, George and Diggavi 2020).
 
     v <- momentum v + g, x <- x - eta (momentum v + g); every ``local_steps`` steps a worker whose distance from its
@@ -299,21 +289,21 @@ class SquarmSGD(Strategy):
     trigger: float = 0.0
     mixing: float = 1.0
     momentum: float = 0.0
+    by_worker = ("v",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         mixing_matrix(self.graph, 1)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        x = replicated(start, workers)
-        return {"x": x, "known": x.copy(), "v": np.zeros_like(x), "weights": mixing_matrix(self.graph, workers)}
+        state = super().begin(start, workers)
+        return state | {"known": state["x"].copy(), "weights": mixing_matrix(self.graph, workers)}
 
-    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+    def step(self, state: State, gradients: np.ndarray, rate: float) -> None:
+        super().step(state, nesterov(self.momentum, state, gradients), rate)
+
+    def synchronize(self, state: State, moment: Moment) -> Sent:
         x, known, weights = state["x"], state["known"], state["weights"]
-        state["v"] = self.momentum * state["v"] + gradients
-        x -= moment.rate * (self.momentum * state["v"] + gradients if self.momentum else gradients)
-        if (moment.number + 1) % self.local_steps:
-            return Sent()
         change = x - known
         sends = np.square(change).sum(axis=-1) > self.trigger * moment.rate**2
         known += np.where(sends[..., None], self.compressor.contract(change, moment.rngs), 0)
@@ -336,9 +326,7 @@ class OrderedGradient(Strategy):
     threshold: float = 0.0
     relative: float = 0.1
     exact = True
-
-    def begin(self, start: np.ndarray, workers: int) -> State:
-        return {"x": start[:, None].copy(), "last_sent": np.zeros_like(replicated(start, workers))}
+    by_worker = ("last_sent",)
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         last = state["last_sent"]

@@ -203,7 +203,7 @@ def descend(
         row = 1
         for k in range(steps):
             rate = learning_rate(k) if callable(learning_rate) else learning_rate
-            now, sent = step(Moment(k, rate, rngs, now, problem.loss))
+            now, sent = step(Moment(k, rate, rngs, now, problem))
             up, down = up + sent.up, down + sent.down
             if k + 1 == marks[row]:
                 seen[:, :, row] = now, up, down, loop.loss()

@@ -20,18 +20,21 @@ class Problem(ABC):
     """Mean loss over examples, plus ``regularization / 2 * |x|^2``."""
 
     features: np.ndarray  #: shape (m, p); their dtype is that of everything computed
-    targets: np.ndarray  #: shape (m,)
+    targets: np.ndarray  #: shape (m,); of a `FixedPoint` (m, p)
     batch_size: int = 1  #: examples of one worker's gradient, drawn with replacement
     regularization: float = 0.0
     shares: tuple[np.ndarray, ...] = ()  #: the examples of each worker; empty: every worker draws from all (`split`)
+    target_axes = 1
 
     def __post_init__(self) -> None:
         name = type(self).__name__
         require_count(self.batch_size, f"{name}: batch_size")
         require_number(self.regularization, f"{name}: regularization")
-        if self.features.ndim != 2 or self.targets.shape != self.features.shape[:1] or not len(self.targets):
+        shape = self.features.shape[: self.target_axes]
+        if self.features.ndim != 2 or self.targets.shape != shape or not len(self.targets):
+            wanted = "(m,)" if self.target_axes == 1 else "(m, p)"
             raise ModelError(
-                f"{name}: features must have shape (m, p) and targets (m,), m > 0, got {self.features.shape} and "
+                f"{name}: features must have shape (m, p) and targets {wanted}, m > 0, got {self.features.shape} and "
                 f"{self.targets.shape}"
             )
         if not (np.isfinite(self.features).all() and np.isfinite(self.targets).all()):
@@ -82,6 +85,10 @@ class Problem(ABC):
         if self.regularization:
             gradients += self.features.dtype.type(self.regularization) * x
         return gradients
+
+    def inverse_response(self, x: np.ndarray) -> np.ndarray:
+        """The inverse of the response of a fixed point to its input, which only a `FixedPoint` has."""
+        raise ModelError(f"{type(self).__name__}: has no fixed point; Reparameterized trains a FixedPoint")
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -237,6 +244,68 @@ class Perceptron(Classifier):
         return self._active(features, first, bias) @ np.swapaxes(second, -1, -2) + last
 
 
+NEWTON_STEPS = 20  # to a fixed point; the error is squared in each
+
+
+def solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Solutions of A r = b, shape (..., p, q); NaN where A is singular, as of runs that have diverged."""
+    regular = np.abs(np.linalg.slogdet(A)[0]) == 1
+    return np.linalg.solve(np.where(regular[..., None, None], A, np.nan), b)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FixedPoint(Problem):
+    """Half of the squared error of r = f(W r + x): fixed points of a recurrent network (Zhu and Rosenbaum 2024).
+
+    Features are inputs x and targets wanted fixed points, both (m, p); parameters are W, row by row, at first
+    ``initial``, by default 0. With slopes G = f' at the fixed point the gradient is G (I - W^T G)^-1 (dL/dr) r^T,
+    singular where I - G W is.
+    """
+
+    activation: str = "linear"  #: f: "linear" or "tanh"
+    initial: np.ndarray | None = None  #: shape (p, p)
+    target_axes = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice(self.activation, "FixedPoint: activation", ("linear", "tanh"))
+        if self.initial is not None and self.initial.shape != self.features.shape[1:] * 2:
+            raise ModelError(f"FixedPoint: initial must have shape (p, p), p = {self.features.shape[1]}")
+
+    @property
+    def dimension(self) -> int:
+        return self.features.shape[1] ** 2
+
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        return super().start(rng) if self.initial is None else self.initial.ravel().astype(self.features.dtype)
+
+    def fixed_points(self, x: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """r and G, both (..., B, p), and I - G W, (..., B, p, p), by Newton's method; the identity takes a step."""
+        p = features.shape[-1]
+        W = x.reshape(*x.shape[:-1], 1, p, p)
+        r = np.zeros(np.broadcast_shapes((*x.shape[:-1], 1, 1), features.shape), features.dtype)
+        for _ in range(NEWTON_STEPS if self.activation == "tanh" else 1):
+            f = (W @ r[..., None])[..., 0] + features
+            f, G = (np.tanh(f), 1 - np.tanh(f) ** 2) if self.activation == "tanh" else (f, np.ones_like(f))
+            J = np.eye(p, dtype=f.dtype) - G[..., None] * W
+            r = r - solve(J, (r - f)[..., None])[..., 0]
+        return r, G, J
+
+    def example_loss(self, x: np.ndarray) -> np.ndarray:
+        return np.square(self.fixed_points(x, self.features)[0] - self.targets).sum(axis=-1).mean(axis=-1) / 2
+
+    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        r, G, J = self.fixed_points(x, features)
+        back = G * solve(np.swapaxes(J, -1, -2), (r - targets)[..., None])[..., 0]
+        gradient = np.swapaxes(back, -1, -2) @ r / features.shape[-2]
+        return gradient.reshape(*gradient.shape[:-2], -1)
+
+    def inverse_response(self, x: np.ndarray) -> np.ndarray:
+        """G^-1 - W, shape (..., p, p), with the mean of G^-1 over all inputs."""
+        G = self.fixed_points(x, self.features)[1]
+        return (1 / G).mean(axis=-2)[..., None] * np.eye(G.shape[-1]) - x.reshape(*x.shape[:-1], *[G.shape[-1]] * 2)
+
+
 P = TypeVar("P", bound=Problem)
 
 KINDS = ("least-squares", "logistic", "perceptron")
@@ -279,7 +348,7 @@ def split(problem: P, workers: int, *, concentration: float = np.inf, seed: int 
     if concentration != np.inf:
         require_number(concentration, "split: concentration", positive=True)
     rng = np.random.default_rng(require_seed(seed, "split: seed"))
-    y = problem.targets
+    y = problem.targets if problem.target_axes == 1 else problem.targets[:, 0]
     if len(y) < workers:
         raise ModelError(f"split: {len(y)} examples cannot be split among {workers} workers")
     labels = y if y.dtype.kind in "iu" else np.searchsorted(np.quantile(y, [0.25, 0.5, 0.75]), y)

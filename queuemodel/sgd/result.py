@@ -28,16 +28,8 @@ if TYPE_CHECKING:
 
 
 #: Of what is often compared; the same in every figure.
-STRATEGY_COLORS = {
-    "sync": COLORS[7],
-    "local-sgd": COLORS[0],
-    "adacomm": COLORS[1],
-    "overlap-local-sgd": COLORS[2],
-    "top-k": COLORS[3],
-    "block-sign": COLORS[4],
-    "block-sign-local": COLORS[5],
-    "adaquant": COLORS[6],
-}
+OFTEN = ("local-sgd", "adacomm", "overlap-local-sgd", "top-k", "block-sign", "block-sign-local", "adaquant", "sync")
+STRATEGY_COLORS = dict(zip(OFTEN, COLORS, strict=True))
 
 
 def plot_losses(comparison: Comparison, *, ax: Axes | None = None) -> Axes:

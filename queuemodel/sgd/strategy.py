@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import get_blas_funcs
 
 from ..base.checks import require_choice, require_count, require_number, require_share
 from ..base.errors import ModelError
+from .problems import Problem, solve
 
 WORD = 32  # bits of an uncompressed number
 EVERYONE = np.ones((1, 1), bool)  # waits for all
@@ -51,13 +52,13 @@ class Sent(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the loss function."""
+    """When a step begins: its number, learning rate, the runs' generators and clocks (s), and the problem."""
 
     number: int
     rate: float
     rngs: list[np.random.Generator]
     time: np.ndarray
-    loss: Callable[[np.ndarray], np.ndarray]
+    problem: Problem
     workers: np.ndarray = np.empty(0, int)  # whose gradients these are, shape (S,), where they complete one by one
 
 
@@ -68,13 +69,21 @@ class Strategy(ABC):
     exact = False
     #: A step is one gradient of one worker, at the parameters in ``copies`` that it began with.
     one_by_one = False
+    #: Each worker has parameters of its own.
+    replicas = False
+    #: What else is kept, 0 at the start: by each worker, shape (S, n, d), and in common, shape (S, 1, d).
+    by_worker: ClassVar[tuple[str, ...]] = ()
+    in_common: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         require_fields(self)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
         """The state before the first step; ``start`` has shape (S, d)."""
-        return {"x": start[:, None].copy()}
+        common, each = start[:, None].copy(), np.repeat(start[:, None], workers, axis=1)
+        kept = {name: np.zeros_like(each) for name in self.by_worker}
+        kept |= {name: np.zeros_like(common) for name in self.in_common}
+        return kept | {"x": each if self.replicas else common}
 
     @abstractmethod
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
@@ -85,9 +94,31 @@ class Strategy(ABC):
         return state["x"].mean(axis=1)
 
 
-def replicated(start: np.ndarray, workers: int) -> np.ndarray:
-    """A copy of the start for each worker, shape (S, n, d)."""
-    return np.repeat(start[:, None], workers, axis=1)
+class LocalSteps(Strategy):
+    """x_i <- x_i - eta g_i on each worker, which synchronizes with others every ``local_steps`` steps."""
+
+    replicas = True
+    local_steps: int
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        self.step(state, gradients, moment.rate)
+        return Sent() if (moment.number + 1) % self.local_steps else self.synchronize(state, moment)
+
+    def step(self, state: State, gradients: np.ndarray, rate: float) -> None:
+        """Each worker's own step."""
+        move(state["x"], gradients, rate)
+
+    @abstractmethod
+    def synchronize(self, state: State, moment: Moment) -> Sent:
+        """Change the state by what the workers send."""
+
+
+def nesterov(momentum: float, state: State, gradients: np.ndarray) -> np.ndarray:
+    """The gradients after v <- momentum v + g: momentum v + g (Nesterov 1983)."""
+    if not momentum:
+        return gradients
+    state["v"] = momentum * state["v"] + gradients
+    return momentum * state["v"] + gradients
 
 
 def move(x: np.ndarray, gradients: np.ndarray, rate: float) -> None:
@@ -114,9 +145,7 @@ class SynchronousSGD(Strategy):
     """x <- x - eta v, where v <- momentum v + mean of the gradients (Polyak 1964)."""
 
     momentum: float = 0.0
-
-    def begin(self, start: np.ndarray, workers: int) -> State:
-        return {"x": start[:, None].copy(), "v": np.zeros_like(start)[:, None]}
+    in_common = ("v",)
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         if self.momentum:
@@ -126,41 +155,33 @@ class SynchronousSGD(Strategy):
 
 
 @dataclass(frozen=True)
-class LocalSGD(Strategy):
-    """Averages every ``local_steps`` steps (Stich, ICLR 2019; McDonald et al. 2010); 1 is synchronous SGD exactly."""
+class LocalSGD(LocalSteps):
+    """Averages every ``local_steps`` steps (Stich, ICLR 2019; McDonald et al. 2010); 1 is synchronous SGD."""
 
     local_steps: int = 8
 
-    def begin(self, start: np.ndarray, workers: int) -> State:
-        return {"x": replicated(start, workers)}
-
-    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        x = state["x"]
-        if (moment.number + 1) % self.local_steps:
-            move(x, gradients, moment.rate)
-            return Sent()
-        gradients *= moment.rate
-        apart = moment.number % self.local_steps  # else all are where the first is
-        x[:] = (over_workers(x) if apart else x[:, :1]) - over_workers(gradients)
-        return whole(gradients, pieces=self.local_steps == 1)
+    def synchronize(self, state: State, moment: Moment) -> Sent:
+        state["x"][:] = over_workers(state["x"])
+        return whole(state["x"], pieces=self.local_steps == 1)
 
 
 @dataclass(frozen=True)
 class AdaComm(Strategy):
     """Local SGD whose number of local steps follows the loss (Wang and Joshi, MLSys 2019).
 
-    At the first averaging after every ``interval`` seconds (about 60 in the paper) by the clock of the run,
-    ceil(sqrt(eta_0 F / (eta F_0)) initial_steps) local steps are chosen, from the loss F, or half as many as before
+    At the first averaging ``interval`` seconds of the clock or more after the last choice: the root of (loss over the
+    first loss, times the first learning rate over the current one) times ``initial_steps``; half as many as before
     where that is not less (as we recall the paper's rule).
     """
 
     initial_steps: int = 16
     interval: float = 60.0
+    replicas = True
 
     def begin(self, start: np.ndarray, workers: int) -> State:
         runs = len(start)
-        return {
-            "x": replicated(start, workers), "local_steps": np.full(runs, self.initial_steps),
+        return super().begin(start, workers) | {
+            "local_steps": np.full(runs, self.initial_steps),
             "since": np.zeros(runs, int), "decided": np.zeros(runs),  # steps since averaging; seconds
             "first_loss": np.full(runs, np.nan), "first_rate": np.zeros(1),
         }  # fmt: skip
@@ -168,10 +189,10 @@ class AdaComm(Strategy):
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         x, before = state["x"], state["local_steps"]
         if moment.number == 0:
-            state["first_loss"], state["first_rate"][0] = moment.loss(x[:, 0]), moment.rate
+            state["first_loss"], state["first_rate"][0] = moment.problem.loss(x[:, 0]), moment.rate
         decides = (state["since"] == 0) & (moment.time - state["decided"] >= self.interval)  # all have just averaged
         if decides.any():
-            share = moment.loss(x[:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
+            share = moment.problem.loss(x[:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
             wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_steps)
             chosen = np.where(wanted < before, wanted, np.ceil(before / 2))
             state["local_steps"] = np.where(decides, np.maximum(chosen, 1), before).astype(int)
@@ -181,12 +202,11 @@ class AdaComm(Strategy):
         due = state["since"] >= state["local_steps"]
         x[due] = over_workers(x[due])
         state["since"][due] = 0
-        bits = WORD * gradients.shape[-1] * due
-        return Sent(bits, bits, due)
+        return whole(x)._replace(up=(bits := WORD * x.shape[-1] * due), down=bits, synchronized=due)
 
 
 @dataclass(frozen=True)
-class OverlapLocalSGD(Strategy):
+class OverlapLocalSGD(LocalSteps):
     """Workers are pulled towards an anchor that was averaged one round earlier (Wang, Liang and Joshi, ICASSP 2020).
 
     At multiples of ``local_steps``: x_i <- (1 - pull) x_i + pull z; v <- momentum v + (z - mean x_i) / eta;
@@ -196,20 +216,39 @@ class OverlapLocalSGD(Strategy):
     local_steps: int = 2
     pull: float = 0.6
     momentum: float = 0.7
+    in_common = ("v",)
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        z = start[:, None].copy()
-        return {"x": replicated(start, workers), "z": z, "v": np.zeros_like(z)}
+        return super().begin(start, workers) | {"z": start[:, None].copy()}
+
+    def synchronize(self, state: State, moment: Moment) -> Sent:
+        x, z = state["x"], state["z"]
+        x += self.pull * (z - x)
+        state["v"] = self.momentum * state["v"] + (z - over_workers(x)) / moment.rate
+        state["z"] = z - moment.rate * state["v"]
+        return whole(x, ahead=True)
+
+
+@dataclass(frozen=True)
+class Reparameterized(Strategy):
+    """Gradient descent on the response A = (G^-1 - W)^-1 of a `FixedPoint` problem (Zhu and Rosenbaum 2024).
+
+    With M = A^-1 and S = M^T g M^T, for one input dL/dr times M r: A <- A - eta S, W = G^-1 - A^-1. ``first_order``: W
+    <- W - eta M S M is its first order, needs no inverse, is steepest descent under a metric of W, and diverges where A
+    becomes singular on its way. Exact for one input, or where f is the identity; else G^-1 is its mean over the inputs
+    (ours).
+    """
+
+    first_order: bool = False
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        x, z = state["x"], state["z"]
-        move(x, gradients, moment.rate)
-        if (moment.number + 1) % self.local_steps:
-            return Sent()
-        x += self.pull * (z - x)
-        state["v"] = self.momentum * state["v"] + (z - x.mean(axis=1, keepdims=True)) / moment.rate
-        state["z"] = z - moment.rate * state["v"]
-        return whole(gradients, ahead=True)
+        x, M = state["x"], moment.problem.inverse_response(state["x"])
+        Mt = np.swapaxes(M, -1, -2)
+        step = moment.rate * (M @ Mt @ over_workers(gradients).reshape(M.shape) @ Mt)  # eta M S
+        # (A - eta S)^-1 = (I - eta M S)^-1 M, of first order (I + eta M S) M
+        change = step @ M if self.first_order else solve(np.eye(M.shape[-1]) - step, step @ M)
+        state["x"] = x - change.reshape(x.shape)
+        return whole(gradients, pieces=True)
 
 
 @dataclass(frozen=True)
@@ -240,14 +279,9 @@ class ServerSGD(Strategy):
             raise ModelError(f"ServerSGD: {self.name!r} needs at least k = {self.k} workers, got {workers}")
         x, shape = start[:, None].copy(), (len(start), workers)
         return {
-            "x": x,
-            "copies": replicated(start, workers),
-            "sum": np.zeros_like(x),
-            "waits": np.zeros(shape, bool),
-            "version": np.zeros(shape, int),
-            "done": np.zeros(shape, int),
-            "staleness": np.zeros(len(start)),
-        }
+            "x": x, "copies": x.repeat(workers, axis=1), "sum": np.zeros_like(x), "waits": np.zeros(shape, bool),
+            "version": np.zeros(shape, int), "done": np.zeros(shape, int), "staleness": np.zeros(len(start)),
+        }  # fmt: skip
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         runs, workers = np.arange(len(gradients)), moment.workers

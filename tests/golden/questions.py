@@ -36,6 +36,7 @@ from queuemodel.sgd import compare, plan_strategies
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # validation/ is beside the package, not in it
 from validation.data_parallel import read_ranks  # noqa: E402
+from validation.pollux import read_pollux  # noqa: E402
 from validation.series import read_testbed  # noqa: E402
 from validation.testbed.recordings import unpacked  # noqa: E402
 
@@ -617,11 +618,12 @@ def files() -> Iterator[tuple[str, Question]]:
         yield f"import {one}", partial(imported, tensorflow.read_mirrored, *folders, parameter_bytes=3196840)
     reads: dict[str, tuple[Any, ...]] = {
         "jobs": (scheduling.read_workload, "jobs.csv"), "batches": (scheduling.read_workload, "batches.csv"),
-        "gavel": (scheduling.read_gavel, "gavel/physical_cluster/small_test.trace",
-                  "gavel/simulation_throughputs.json"),
-        "elasticflow": (scheduling.read_elasticflow, "elasticflow/philly_103959.csv", "elasticflow/throughputs_A100"),
-        "pollux": (scheduling.read_pollux, "pollux/workloads/workload-6.csv", "pollux/traces"),
-        "philly": (scheduling.read_philly, "philly.csv"),
+        "gavel": (lambda *paths: scheduling.read_trace(paths[0], "gavel", paths[1]),
+                  "gavel/physical_cluster/small_test.trace", "gavel/simulation_throughputs.json"),
+        "elasticflow": (lambda *paths: scheduling.read_trace(paths[0], "elasticflow", paths[1]),
+                        "elasticflow/philly_103959.csv", "elasticflow/throughputs_A100"),
+        "pollux": (read_pollux, "pollux/workloads/workload-6.csv", "pollux/traces"),
+        "philly": (partial(scheduling.read_log, layout="philly"), "philly.csv"),
     }  # fmt: skip
     for name, (read, *paths) in reads.items():
         yield f"workload {name}", partial(workload, read, *paths)

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from queuemodel import DataError, ModelError
-from queuemodel.scheduling import FIFO, EqualShare, read_pollux, schedule
-from validation.pollux import read_jobs, replay, state
+from queuemodel.scheduling import FIFO, EqualShare, schedule
+from validation.pollux import read_jobs, read_pollux, replay, state
 from validation.pollux.__main__ import pollux as reproduce
 
 WORKLOADS = [f"workload-{number}" for number in range(1, 9)]

@@ -10,7 +10,8 @@ import numpy as np
 
 from queuemodel.base.errors import DataError
 from queuemodel.scheduling import BatchSizes, TableCurve
-from queuemodel.scheduling.workloads.pollux import Application
+
+from .artifact import Application
 
 #: Batch sizes that are tried, per doubling.
 PER_OCTAVE = 4

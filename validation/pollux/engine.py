@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from queuemodel.base.errors import ModelError
-from queuemodel.scheduling.workloads.pollux import GPUS_PER_MACHINE
 
+from .artifact import GPUS_PER_MACHINE
 from .rule import Rule
 from .state import STEP, RunningJob
 

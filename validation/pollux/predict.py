@@ -15,7 +15,8 @@ import numpy as np
 
 from queuemodel.base.errors import DataError
 from queuemodel.scheduling import TableCurve
-from queuemodel.scheduling.workloads.pollux import GPUS_PER_MACHINE, MOST_GPUS, Application
+
+from .artifact import GPUS_PER_MACHINE, MOST_GPUS, Application
 
 _OVERLAPS = np.concatenate([np.linspace(1, 3, 17), [4, 5, 7, 10]])
 

@@ -13,8 +13,8 @@ from queuemodel.base.checks import require_choice
 from queuemodel.base.errors import DataError, ModelError
 from queuemodel.base.results import Result
 from queuemodel.scheduling import Policy, policy_named
-from queuemodel.scheduling.workloads.pollux import Application, read_submissions
 
+from .artifact import Application, read_submissions
 from .engine import advance_all
 from .predict import predicted_curve
 from .rivals import Optimus, Tiresias

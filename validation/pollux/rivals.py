@@ -10,8 +10,7 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from queuemodel.scheduling.workloads.pollux import packed
-
+from .artifact import packed
 from .state import RunningJob
 
 #: GPU-seconds after which Tiresias demotes a job to its second queue (16 GPU-hours).

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from queuemodel.scheduling import ActiveJobs, Policy, SpeedTables, TableCurve
-from queuemodel.scheduling.workloads.pollux import Application
 
+from .artifact import Application
 from .batch_sizes import application_batch_sizes
 from .state import RunningJob
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from queuemodel.base.errors import DataError
-from queuemodel.scheduling.workloads.pollux import Application
+
+from .artifact import Application
 
 #: Seconds of a step of the artifact's simulator, and of a restart (also charged for the first start).
 STEP = 60

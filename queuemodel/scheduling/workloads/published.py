@@ -1,4 +1,4 @@
-"""Published job streams: of Philly, Helios, Alibaba PAI, Gavel and ElasticFlow; times count from the first arrival."""
+"""Published job streams of Philly, Helios, Acme, Alibaba PAI, Gavel and ElasticFlow: a table of their columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from ...base.checks import require_choice
 from ...base.errors import DataError, ModelError, QueueModelError
 from ...base.files import Row, read_bytes, read_rows
 from ...base.recognition import LOGS
@@ -26,6 +27,49 @@ LATEST = 1e10
 Arrival: TypeAlias = tuple[Row, dict[str, Any]]
 
 
+class Layout(NamedTuple):
+    """The columns of a published format."""
+
+    #: Of arrival (a date or seconds), of work (seconds on the job's GPUs; of a task, when it ended; of a trace, steps),
+    #: of GPUs (of a task, percent for each instance), and of instances, or of the model that was measured.
+    columns: str
+    name: str = "job-{line}"
+    headers: tuple[str, ...] = ()  # all columns, of files without a header
+    delimiter: str = ","
+
+    def rows(self, path: str | os.PathLike[str]) -> Iterator[Row]:
+        """The rows of a file of this format."""
+        headers = [header.split() for header in self.headers]
+        header = headers[0] if headers else None
+        if len(headers) > 1:  # the one with as many columns as the first row
+            fields = read_bytes(path).split(b"\n", 1)[0].count(self.delimiter.encode()) + 1
+            header = next((header for header in headers if len(header) == fields), header)
+        required = header or self.columns.split()
+        form: dict[str, Any] = {"header": header, "delimiter": self.delimiter, "others": header is None}
+        return read_rows(path, required=required, what="jobs", **form)
+
+
+#: Logs: what jobs took on the GPUs that they had.
+JOB_LOGS = {
+    "philly": Layout(LOGS["philly"]),
+    "helios": Layout(LOGS["helios"]),
+    "alibaba": Layout(
+        "start_time end_time plan_gpu inst_num", "{job_name}/{task_name} #{line}",
+        headers=("job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type",),
+    ),
+}  # fmt: skip
+#: Traces: steps of jobs whose speeds were measured.
+JOB_TRACES = {
+    "gavel": Layout(
+        "arrival_time total_steps scale_factor job_type", "{job_type} #{line}", delimiter="\t",
+        headers=("job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor "
+                 "priority_weight SLO arrival_time",
+                 "job_type command num_steps_arg needs_data_dir total_steps arrival_time scale_factor"),
+    ),
+    "elasticflow": Layout(LOGS["elasticflow"] + " model_name batch_size job_id", "{model_name}-{job_id}"),
+}  # fmt: skip
+
+
 @contextmanager
 def located(where: object, kind: type[QueueModelError] = ModelError) -> Iterator[None]:
     """Turn errors of a kind into `DataError`s that begin with the place in the file."""
@@ -35,28 +79,14 @@ def located(where: object, kind: type[QueueModelError] = ModelError) -> Iterator
         raise DataError(f"{where}: {error}") from None
 
 
-def arrival(
-    row: Row, name: str, *, time: float, steps: float, curve: Curve, requested: int, kind: str, **rest: Any
-) -> Arrival:
-    """A job of a row, within the limits of a measured curve."""
-    job = {"name": name, "arrival_time": time, "steps": steps, "curve": curve, "kind": kind} | rest
+def arrival(row: Row, name: str, *, curve: Curve, requested: int, **about: Any) -> Arrival:
+    """A job of a row, within the limits of a measured curve; its name by the row's cells."""
+    cells = {column: text.strip() for column, text in row.values.items()} | {"line": str(row.line)}
+    job = {"name": name.format_map(cells), "curve": curve} | about
     if isinstance(curve, TableCurve):
         job |= {"least_nodes": curve.least, "most_nodes": curve.most}
         requested = min(max(requested, curve.least), curve.most)
     return row, job | {"requested_nodes": requested}
-
-
-def logged(
-    row: Row, name: str, *, time: float, seconds: float, gpus: int, exponent: float, drop_empty: bool
-) -> list[Arrival]:
-    """A job of so many seconds on its GPUs, at a speed of (n / gpus) ** exponent: a step is a second."""
-    if drop_empty and (seconds == 0 or not gpus):
-        return []
-    if seconds <= 0 or not gpus:
-        do = "correct it" if seconds < 0 else "--drop-empty (drop_empty=True) leaves such jobs out"
-        raise DataError(f"{row.where}: the job ran for {seconds:g} s on {counted(gpus, 'GPU')}, which is no work; {do}")
-    curve = PowerLawCurve(exponent, speed=gpus**-exponent)
-    return [arrival(row, name, time=time, steps=seconds, curve=curve, requested=gpus, kind=f"{gpus} GPUs")]
 
 
 def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workload:
@@ -73,160 +103,131 @@ def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workl
         return Workload(jobs, os.path.basename(path))
 
 
-def read_philly(
-    path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False, columns: str = LOGS["philly"]
-) -> Workload:
-    """Philly-style logs: columns timestamp, duration (seconds), num_gpus; others are not read.
+def read_log(path: str | os.PathLike[str], layout: str, *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
+    """A log of jobs in one of `JOB_LOGS`: "philly", "helios" (also Acme's) or "alibaba".
 
-    How a job scales is unknown: its speed on n GPUs is (n / num_gpus) ** ``exponent``; a step is one second on the
-    GPUs it had. Rows are put in order of time. Jobs of duration 0 or without GPUs are refused, or left out when
-    ``drop_empty``, and timestamps of which some have a time zone. ``columns`` are those names in the file.
+    How a job scales is unknown: its speed on n GPUs is (n / GPUs it had) ** ``exponent``; a step is one second on the
+    GPUs it had. Jobs are put in order of time. Those without duration or GPUs are refused, or left out when
+    ``drop_empty``. Of Alibaba's tasks those that ended and requested GPUs become jobs, which arrive when they started.
     """
+    form = JOB_LOGS[require_choice(layout, "log of jobs: format", JOB_LOGS)]
+    submitted, work, had, *instances = form.columns.split()
     arrivals: list[Arrival] = []
-    first = None
-    submitted, duration, had = columns.split()
-    for row in read_rows(path, required=(submitted, duration, had), what="jobs", others=True):
-        text = row.text(submitted)
-        try:
-            time = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            raise DataError(f"{row.where}: {submitted} must be like 2017-10-09 07:01:55, got {text!r}") from None
-        first = first or (row, time)
-        if (first[1].tzinfo is None) != (time.tzinfo is None):
-            raise DataError(
-                f"{row.where}: {submitted} {text!r} and {first[0].text(submitted)!r} of line {first[0].line}: one has "
-                "a time zone and the other none; give all of them one, or none"
-            )
-        seconds, gpus, since = row.number(duration), row.count(had, least=0), (time - first[1]).total_seconds()
-        how: dict[str, Any] = {"exponent": exponent, "drop_empty": drop_empty}
-        arrivals += logged(row, f"job-{row.line}", time=since, seconds=seconds, gpus=gpus, **how)
-    return assemble(arrivals, path)
-
-
-def read_helios(path: str | os.PathLike[str], **how: Any) -> Workload:
-    """Helios' logs, and Acme's: columns submit_time, duration (seconds), gpu_num; all else as `read_philly`."""
-    return read_philly(path, columns=LOGS["helios"], **how)
-
-
-_ALIBABA = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu",
-            "gpu_type")  # fmt: skip
-
-
-def read_alibaba(path: str | os.PathLike[str], *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
-    """Alibaba PAI's task table: no header, 10 columns, one task of a job per row.
-
-    Tasks that ended and requested GPUs become jobs: inst_num instances of plan_gpu percent each, rounded up to whole
-    GPUs; they arrive when they started. Speeds and options as in `read_philly`.
-    """
-    arrivals = []
-    for row in read_rows(path, required=_ALIBABA, header=_ALIBABA, what="tasks"):
-        if row.text("status", "") != "Terminated" or not row.given("plan_gpu") or not row.given("end_time"):
+    zones: dict[bool, Row] = {}
+    for row in form.rows(path):
+        if not instances:
+            time, seconds, gpus = _seconds(row, submitted, zones), row.number(work), row.count(had, least=0)
+        elif row.text("status", "") == "Terminated" and row.given(had) and row.given(work):
+            time, end = (row.number(column, largest=LATEST) for column in (submitted, work))
+            seconds, gpus = end - time, math.ceil(row.count(instances[0]) * row.number(had) / 100 - 1e-9)
+        else:
             continue
-        gpus = math.ceil(row.count("inst_num") * row.number("plan_gpu") / 100 - 1e-9)
-        name = f"{row.text('job_name')}/{row.text('task_name')} #{row.line}"
-        start, end = (row.number(column, largest=LATEST) for column in ("start_time", "end_time"))
-        how: dict[str, Any] = {"exponent": exponent, "drop_empty": drop_empty}
-        arrivals += logged(row, name, time=start, seconds=end - start, gpus=gpus, **how)
+        if seconds > 0 and gpus:
+            about: dict[str, Any] = {"arrival_time": time, "steps": seconds, "kind": f"{gpus} GPUs"}
+            curve = PowerLawCurve(exponent, speed=gpus**-exponent)
+            arrivals.append(arrival(row, form.name, curve=curve, requested=gpus, **about))
+        elif seconds < 0 or not drop_empty:
+            do = "correct it" if seconds < 0 else "--drop-empty (drop_empty=True) leaves such jobs out"
+            raise DataError(
+                f"{row.where}: the job ran for {seconds:g} s on {counted(gpus, 'GPU')}, which is no work; {do}"
+            )
     return assemble(arrivals, path)
 
 
-_GAVEL = ("job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir", "total_steps", "scale_factor",
-        "priority_weight", "SLO", "arrival_time")  # fmt: skip
-_OLD_GAVEL = ("job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time", "scale_factor")
-_KEY = re.compile(r"\('(?P<model>.*)', (?P<gpus>\d{1,6})\)")
+def _seconds(row: Row, column: str, zones: dict[bool, Row]) -> float:
+    """Unix time of a date; ``zones``: the first rows with and without a time zone, of which there may be one kind."""
+    text = row.text(column)
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise DataError(f"{row.where}: {column} must be like 2017-10-09 07:01:55, got {text!r}") from None
+    zones.setdefault(time.tzinfo is None, row)
+    for other in (zones[kind] for kind in zones if kind != (time.tzinfo is None)):
+        raise DataError(
+            f"{row.where}: {column} {text!r} and {other.text(column)!r} of line {other.line}: one has a time zone and "
+            "the other none; give all of them one, or none"
+        )
+    return time.replace(tzinfo=time.tzinfo or datetime.UTC).timestamp()
 
 
-def read_gavel(
+def read_trace(
     path: str | os.PathLike[str],
-    throughputs: str | os.PathLike[str],
+    layout: str,
+    speeds: str | os.PathLike[str],
     *,
     gpu: str = "v100",
     elastic: bool = False,
     drop_unmeasured: bool = False,
 ) -> Workload:
-    """Gavel's traces: tab separated, 10 columns, or 7 in the older files.
+    """A trace of jobs with measured speeds in one of `JOB_TRACES`: "gavel" or "elasticflow".
 
-    ``throughputs`` is the JSON file of steps per second by GPU type (``gpu``), model and number of GPUs. With
-    ``elastic`` jobs run on every measured number of GPUs, instead of only the number in the trace. Jobs whose model was
-    not measured on their number of GPUs are refused, or left out when ``drop_unmeasured``.
+    Gavel's ``speeds`` are the JSON file of steps per second by GPU type (``gpu``), model and number of GPUs. Its jobs
+    run on the number of GPUs in the trace, with ``elastic`` on every measured one; those whose model was not measured
+    on their number are refused, or left out when ``drop_unmeasured``. ElasticFlow's are the folder of MODEL.csv:
+    global_batch_size, then iterations per second by number of GPUs (nan, 0 or blank: not measured).
     """
-    curves = _gpu_curves(throughputs, gpu)
-    fields = read_bytes(path).split(b"\n", 1)[0].count(b"\t") + 1
-    columns = _OLD_GAVEL if fields == len(_OLD_GAVEL) else _GAVEL
+    form, gavel = JOB_TRACES[require_choice(layout, "trace of jobs: format", JOB_TRACES)], layout == "gavel"
+    submitted, work, had, modelled, *_ = form.columns.split()
+    measured = _gpu_speeds(speeds, gpu) if gavel else {}
     arrivals = []
-    for row in read_rows(path, required=columns, header=columns, delimiter="\t", what="jobs"):
-        model, gpus = row.text("job_type"), row.count("scale_factor")
-        if model not in curves:
-            raise DataError(f"{row.where}: {throughputs} has no speeds of {model!r} on {gpu}")
-        points = curves[model]
-        if gpus not in points:
+    for row in form.rows(path):
+        model, gpus = row.text(modelled), row.count(had)
+        key: tuple[str, int] = (model, 0 if gavel else row.count("batch_size"))
+        if not gavel and (model, 0) not in measured:
+            measured |= _model_speeds(row, Path(speeds), model)
+        if key not in measured:
+            where = f"on {gpu}" if gavel else f"with a batch of {key[1]}"
+            raise DataError(f"{row.where}: {speeds} has no speeds of {model!r} {where}")
+        points = measured[key]
+        if gavel and gpus not in points:
             if drop_unmeasured:
                 continue
             raise DataError(
-                f"{row.where}: {throughputs} has no speed of {model!r} on {gpus} {gpu}; pass drop_unmeasured=True to "
-                "leave such jobs out"
+                f"{row.where}: {speeds} has no speed of {model!r} on {gpus} {gpu}; pass drop_unmeasured=True to leave "
+                "such jobs out"
             )
-        curve = TableCurve(points if elastic else {gpus: points[gpus]})
-        time, steps = row.number("arrival_time", largest=LATEST), row.number("total_steps", positive=True)
-        name = f"{model} #{row.line}"
-        arrivals.append(arrival(row, name, time=time, steps=steps, curve=curve, requested=gpus, kind=model))
+        curve = TableCurve({gpus: points[gpus]} if gavel and not elastic else points)
+        time, steps = row.number(submitted, largest=LATEST), row.number(work, positive=True)
+        about: dict[str, Any] = {"arrival_time": time, "steps": steps, "kind": model}
+        arrivals.append(arrival(row, form.name, curve=curve, requested=gpus, **about))
     return assemble(arrivals, path)
 
 
-def _gpu_curves(path: str | os.PathLike[str], gpu: str) -> dict[str, dict[int, float]]:
-    curves: dict[str, dict[int, float]] = {}
+#: Steps per second by number of GPUs, of each model and batch size (0: any).
+Measured: TypeAlias = dict[tuple[str, int], dict[float, float]]
+
+_KEY = re.compile(r"\('(?P<model>.*)', (?P<gpus>\d{1,6})\)")
+
+
+def _gpu_speeds(path: str | os.PathLike[str], gpu: str) -> Measured:
+    """Speeds of a type of GPU, from Gavel's JSON."""
+    found: Measured = {}
     try:
         for key, speeds in json.loads(read_bytes(path))[gpu].items():
             match = _KEY.fullmatch(key)
             if match and speeds.get("null", 0) > 0:
-                curves.setdefault(match["model"], {})[int(match["gpus"])] = float(speeds["null"])
+                found.setdefault((match["model"], 0), {})[int(match["gpus"])] = float(speeds["null"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(
             f'{path}: expected JSON {{gpu type: {{"(\'model\', gpus)": {{"null": steps/s}}}}}} with {gpu!r}, got '
             f"{type(error).__name__}: {str(error)[:80]}"
         ) from None
     with located(path):
-        for points in curves.values():
+        for points in found.values():
             TableCurve(points)
-    return curves
+    return found
 
 
-_ELASTICFLOW = ("job_id", "submit_time", "iteration", "model_name", "batch_size", "num_gpu")
-_NOT_MEASURED = ("", "nan", "0", "0.0")
-
-
-def read_elasticflow(path: str | os.PathLike[str], throughputs: str | os.PathLike[str]) -> Workload:
-    """ElasticFlow's traces: job_id, submit_time, iteration, model_name, batch_size, num_gpu; others are not read.
-
-    ``throughputs`` is the folder of MODEL.csv: global_batch_size, then iterations/s by number of GPUs (nan, 0 or blank:
-    not measured).
-    """
-    curves: dict[str, dict[int, TableCurve]] = {}
-    arrivals = []
-    for row in read_rows(path, required=_ELASTICFLOW, what="jobs", others=True):
-        model, batch = row.text("model_name"), row.count("batch_size")
-        if model not in curves:
-            curves[model] = _model_curves(row, Path(throughputs), model)
-        curve = curves[model].get(batch)
-        if curve is None:
-            raise DataError(f"{row.where}: {throughputs} has no speeds of {model!r} with a batch of {batch}")
-        time, steps = row.number("submit_time", largest=LATEST), row.number("iteration", positive=True)
-        name, gpus = f"{model}-{row.text('job_id')}", row.count("num_gpu")
-        arrivals.append(arrival(row, name, time=time, steps=steps, curve=curve, requested=gpus, kind=model))
-    return assemble(arrivals, path)
-
-
-def _model_curves(job: Row, folder: Path, model: str) -> dict[int, TableCurve]:
+def _model_speeds(job: Row, folder: Path, model: str) -> Measured:
+    """Speeds of a model, from ElasticFlow's folder."""
     if not model.isprintable() or "/" in model:
         raise DataError(f"{job.where}: model_name must be the name of a file in {folder}, got {model!r}")
-    curves = {}
+    found: Measured = {(model, 0): {}}
     for row in read_rows(folder / f"{model}.csv", required=("global_batch_size",), others=True):
-        points = {
-            float(column): row.number(column, positive=True)
-            for column, text in row.values.items()
-            if column.isdecimal() and text.strip().lower() not in _NOT_MEASURED
-        }
-        if points:
+        cells = {column: text.strip().lower() for column, text in row.values.items() if column.isdecimal()}
+        known = [column for column, text in cells.items() if text not in ("", "nan", "0", "0.0")]
+        if points := {float(column): row.number(column, positive=True) for column in known}:
             with located(row.where):
-                curves[row.count("global_batch_size")] = TableCurve(points)
-    return curves
+                TableCurve(points)
+            found[model, row.count("global_batch_size")] = points
+    return found

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.checks import require_choice
-from ...base.errors import DataError
-from ...base.files import Row, read_rows
-from ..curves import TableCurve
-from ..jobs import Workload
-from .published import LATEST, arrival, assemble, located
+from queuemodel.base.checks import require_choice
+from queuemodel.base.errors import DataError
+from queuemodel.base.files import Row, read_rows
+from queuemodel.scheduling import TableCurve, Workload
+from queuemodel.scheduling.workloads.published import LATEST, arrival, assemble, located
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
@@ -183,8 +182,8 @@ def read_pollux(path: str | os.PathLike[str], traces: str | os.PathLike[str]) ->
     for job in read_submissions(path, traces):
         with located(job.row.where, DataError):
             steps, curve = measured(job.application, job.batch_size)
-        about: dict[str, Any] = {"requested": job.requested, "kind": job.application.name}
-        arrivals.append(arrival(job.row, job.name, time=job.time, steps=steps, curve=curve, **about))
+        about: dict[str, Any] = {"arrival_time": job.time, "steps": steps, "kind": job.application.name}
+        arrivals.append(arrival(job.row, "{name}", curve=curve, requested=job.requested, **about))
     return assemble(arrivals, path)
 
 
