@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from queuemodel.profile import examples as data
+from tests.oracles.recorded import DATA
 
 PEER, FIRST = "numpy, scipy.stats", "the first prediction"
 PREDICT = [
@@ -28,8 +29,7 @@ PREDICT = [
     "--workers",
     "1:8",
 ]
-TRACES = Path(__file__).parent.parent / "tests" / "data" / "alexnet-60" / "trace"
-IMPORT = ["-m", "queuemodel", "import-trace", str(TRACES), "--batch-size", "32", "-o"]
+IMPORT = ["-m", "queuemodel", "import-trace", str(DATA / "alexnet-60" / "trace"), "--batch-size", "32", "-o"]
 
 
 def seconds(arguments: list[str], caches: str) -> tuple[float, float]:

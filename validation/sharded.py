@@ -16,14 +16,12 @@ import numpy as np
 from queuemodel import Profile, QueueModelError, ThroughputCurve
 from queuemodel.adapters import pytorch
 from queuemodel.models import fit, predict
+from testbed.recordings import unpacked
 
-from .series import Comparison
-from .testbed.recordings import unpacked
+from .series import HERE, Comparison
 
 #: Measured elsewhere with a testbed of the same kind, and with ours.
-GIVEN = Path(__file__).parent.parent / "tests" / "data" / "sharded"
-OURS = Path(__file__).parent / "testbed" / "rounds" / "sharded"
-
+GIVEN, OURS = HERE.parent / "tests" / "data" / "sharded", HERE / "data" / "testbed" / "sharded"
 
 #: Bytes per second.
 MBIT = 125_000
@@ -61,8 +59,7 @@ class Sharded(NamedTuple):
 
 def series() -> list[Path]:
     """Folders of all recorded series."""
-    places = [GIVEN, unpacked(OURS)]
-    return [folder for place in places if place.exists() for folder in sorted(place.iterdir())]
+    return [folder for place in (GIVEN, OURS) for folder in sorted(unpacked(place).iterdir())]
 
 
 def read_shards(folder: Path, *, nodes: int = 2) -> Profile:
@@ -82,7 +79,7 @@ def compare_sharded(folder: Path) -> Sharded:
     workers = np.array([n for n in sorted(rates) if n > recorded])
     measured = workers * np.array([rates[n] for n in workers.tolist()])
     curve = predict(profile, workers=workers.tolist())
-    name = folder.name if folder.parent == GIVEN else f"{folder.name} (ours)"
+    name = folder.name if folder.parent == unpacked(GIVEN) else f"{folder.name} (ours)"
     return Sharded(
         Comparison(name, profile.strategy, workers, measured, curve), workers * rates[recorded] / measured - 1
     )

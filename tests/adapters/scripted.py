@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from queuemodel.adapters import processes
+from tests.oracles.recorded import DATA
 
-TRACES = Path(__file__).parent.parent / "data" / "alexnet-60" / "trace"
+TRACES = DATA / "alexnet-60" / "trace"
 
 
 def follow_script(settings, say):

@@ -3,7 +3,6 @@
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +10,9 @@ import recording
 
 from queuemodel.adapters import read_pytorch
 from queuemodel.models import predict
+from tests.oracles.recorded import DATA
 
-DATA = Path(__file__).parent.parent / "data" / "sharded"
-FSDP, HSDP = DATA / "fsdp-gpt8-60", DATA / "hsdp-gpt8-60"
+FSDP, HSDP = DATA / "sharded" / "fsdp-gpt8-60", DATA / "sharded" / "hsdp-gpt8-60"
 
 
 def read(*folders, say=lambda _: None):

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from refusals import refused
 
 from queuemodel import DataError, ModelError, copy_examples, example_profile
 from queuemodel import scheduling as qs
 from queuemodel.models import curve_of, predict
+from tests.oracles.refusals import refused
 
 HEADER = "name,arrival_time,steps,speeds,least_nodes,most_nodes,requested_nodes,kind,end_probability\n"
 GOOD = HEADER + "a,0,100,1:2.0 2:3.7 4:6.0,1,4,2,image,\nb,5,50,power 0.8 2.5,,,3,text,0.25\n"

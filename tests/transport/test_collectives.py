@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schedules import direct, execute, part, routes, schedule
 
 import queuemodel as qm
 from queuemodel import transport as qc
+from tests.oracles.schedules import direct, execute, part, routes, schedule
 
 LINK = qc.Link(1e9, latency=20e-6, reduction_time=2e-10)
 EXCHANGES = [qc.Ring(), qc.RecursiveDoubling(), qc.HalvingDoubling()]

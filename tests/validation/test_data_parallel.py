@@ -8,8 +8,8 @@ import pytest
 
 from queuemodel import predict
 from queuemodel.adapters import read_mirrored
+from testbed.recordings import unpacked
 from validation.data_parallel import OURS, read_ranks
-from validation.testbed.recordings import unpacked
 
 SERIES = unpacked(OURS)
 AGAIN, BEFORE = SERIES / "mirrored-resnet50-60-packs-again", SERIES / "mirrored-resnet50-60-packs"

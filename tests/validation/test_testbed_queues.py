@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from validation.testbed.queues import arrive, empty_links, leave, no_packets
+from testbed.queues import arrive, empty_links, leave, no_packets
 
 RATE, BURST, SIZE = 1.514e6, 15_140.0, 1514  # bytes: a packet takes a millisecond, ten pass at once
 

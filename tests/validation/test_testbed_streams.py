@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the accelerator takes the place of torch.cpu's streams")
 
-from validation.testbed.rounds import sharded_job  # noqa: E402
-from validation.testbed.rounds.accelerator import Engine, Event, Stream, install  # noqa: E402
+from testbed.rounds import sharded_job  # noqa: E402
+from testbed.rounds.accelerator import Engine, Event, Stream, install  # noqa: E402
 
 LIMIT = 20.0  # seconds for what cannot take long, and never comes if the order is wrong
 

@@ -12,8 +12,8 @@ pytest.importorskip("tensorflow", reason="reading the testbed's traces needs Ten
 
 from queuemodel.simulator import estimate_links, simulate_operations
 from validation.__main__ import HERE, table
-from validation.blind import predicted_now, predicted_then
 from validation.data_parallel import compare_data_parallel
+from validation.held_out import predicted_now, predicted_then
 from validation.model_errors import FILE, PARTS, calibrated, errors_of, leave_kind_out
 from validation.published import compare_cloud
 from validation.series import compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
