@@ -23,7 +23,6 @@ SCRIPTS = {
     "docs/scripts/figures.py": ("throughput", "throughput"),
     "docs/scripts/run_examples.py": ("docs/how-to/install.md", ""),
     "docs/scripts/scheduling_study.py": ("--quick", "all"),
-    "docs/scripts/trace_figures.py": ("", ""),
     "testbed/__main__.py": ("--help", "measure"),
     "validation/__main__.py": ("", "wrote docs/validation.md"),
     "validation/added_measurements.py": ("", "given"),

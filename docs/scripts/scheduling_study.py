@@ -1,9 +1,9 @@
-"""The scheduling study: run it, and write its page and pictures.
+"""The scheduling study: run it, and write its page.
 
     python docs/scripts/scheduling_study.py [--processes N] [--quick]
 
-Writes validation/notes/scheduling-results.md and docs/images/scheduling-*.png. The part on the Pollux workloads needs
-the public files of the Pollux artifact (QUEUEMODEL_SCHEDULING_DATA names the folder above `pollux`).
+Writes validation/notes/scheduling-results.md. The part on the Pollux workloads needs the public files of the
+Pollux artifact (QUEUEMODEL_SCHEDULING_DATA names the folder above `pollux`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from queuemodel.base.drawing import finish_axes, new_axes, save_figure, styles
 from queuemodel.scheduling import (
     FIFO,
     SRPT,
@@ -42,13 +39,8 @@ from queuemodel.scheduling import (
     Study,
     StudyRun,
     example_kinds,
-    plot_nodes,
-    plot_response_times,
-    plot_sweep,
     run_all,
-    schedule,
 )
-from queuemodel.scheduling.result import POLICY_COLORS
 
 DOCS = Path(__file__).parents[1]
 sys.path.insert(0, str(DOCS.parent))  # validation/ is beside the package, not in it
@@ -59,30 +51,11 @@ NODES, JOBS, REPLICATIONS = 64, 20 if QUICK else 300, 1 if QUICK else 5
 BEST = ModelBased("gain", "marginal", 0.5)
 FEW: list[Policy] = [EqualShare(), SRPT(), BEST, GreedyGain(0.5), HeSRPT(), RankPriced(), RankPriced(0.5, floor=0.5)]
 MANY: list[Policy] = [FIFO(), ShortestJobFirst(), LeastAttainedService(), *FEW, Optimus(), FitnessMaximization()]
-#: In the figures of sweeps: the others would only hide these.
-DRAWN = {policy.name for policy in (LeastAttainedService(), EqualShare(), SRPT(), BEST, *FEW[-2:], Optimus())}
 LOADS = {"0.5": "workloads-0.5", "1.0": "workloads", "2.0": "workloads-2.0"}
 NAMED: list[str | Policy] = [
-    "tiresias",
-    "optimus",
-    FIFO(),
-    ShortestJobFirst(),
-    EqualShare(),
-    SRPT(),
-    HeSRPT(),
-    FitnessMaximization(),
-    BEST,
-    GreedyGain(0.5),
-    GreedyGain(0.7),
-    RankPriced(0.25),
-    RankPriced(0.5),
-    RankPriced(0.75),
-    RankPriced(0.5, floor=0.5),
-    RankPriced(0.5, floor=0.7),
-    Goodput(0.25),
-    Goodput(),
-    Goodput(0.75),
-]
+    "tiresias", "optimus", FIFO(), ShortestJobFirst(), EqualShare(), SRPT(), HeSRPT(), FitnessMaximization(), BEST,
+    GreedyGain(0.5), RankPriced(), RankPriced(0.5, floor=0.5), Goodput(),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -165,61 +138,6 @@ def load_study(processes: int) -> Study:
     return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
 
 
-def knob_study(processes: int) -> Study:
-    """Efficiency against response time as knobs move, at the load 0.6."""
-    families: dict[str, Any] = {
-        "GreedyGain floor": lambda knob: GreedyGain(knob),
-        "RankPriced floor": lambda knob: RankPriced(0.5, floor=knob),
-        "ModelBased(gain, marginal)": lambda knob: ModelBased("gain", "marginal", knob),
-        "ModelBased(gain, efficient)": lambda knob: ModelBased("gain", "efficient", knob),
-    }
-    points = [
-        runs(stream(0.6), [make(knob)], {"family": family, "knob": knob})
-        for family, make in families.items()
-        for knob in (0.1, 0.3, 0.5, 0.7, 0.9)
-    ]
-    flat = itertools.chain.from_iterable(points)
-    return run_all([replace(run, varied=_without(run.varied)) for run in flat], n_jobs=processes)
-
-
-def _without(varied: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in varied.items() if key != "policy"}
-
-
-def plot_some(study: Study, across: str) -> Axes:
-    """The figure of a sweep, with some of its policies and a short name for the best of ModelBased."""
-    runs = [run for run in study.runs if run["policy"] in DRAWN]
-    short = {BEST.name: "ModelBased"}
-    named = tuple(run | {"policy": short.get(run["policy"], run["policy"])} for run in runs)
-    return plot_sweep(replace(study, runs=named), against=across)
-
-
-def plot_tradeoff(study: Study) -> Axes:
-    """Efficiency against mean response time as the knob moves: one line per family, larger points for higher knobs."""
-    ax = new_axes((7.6, 4.0))
-    rows = study.table("mean_response_time", "efficiency")
-    for name, style in styles(dict.fromkeys(row["family"] for row in rows), POLICY_COLORS).items():
-        own = sorted((row for row in rows if row["family"] == name), key=lambda row: row["knob"])
-        x = [row["efficiency"] for row in own]
-        y = [row["mean_response_time"] for row in own]
-        half = np.nan_to_num([row["mean_response_time_half_width"] for row in own])
-        ax.errorbar(x, y, yerr=half, elinewidth=0.8, linewidth=1.2, label=name, **style)
-        ax.scatter(x, y, [5 + 80 * row["knob"] for row in own], color=style["color"])
-    ax.set(xlabel="efficiency (useful share of held node-seconds)", ylabel="mean response time (s)")
-    ax.set_ylim(bottom=0)
-    finish_axes(ax, legend="lower left")
-    return ax
-
-
-def early_study(processes: int) -> Study:
-    """What early termination does, unknown to the policies."""
-    points = []
-    for chance in (0.0, 0.3, 0.6):
-        kinds = tuple(replace(kind, end_probability=chance) for kind in example_kinds(most=NODES))
-        points.append(runs(replace(stream(0.6), kinds=kinds), FEW, {"ends_early": chance}))
-    return run_all(list(itertools.chain.from_iterable(points)), n_jobs=processes)
-
-
 def restart_study(processes: int) -> Study:
     """What a restart costs."""
     points = [
@@ -245,25 +163,11 @@ def pivot(study: Study, across: str, figure: str = "mean_response_time") -> list
     for name in dict.fromkeys(row["policy"] for row in rows):
         own = {row[across]: row for row in rows if row["policy"] == name}
         cells = [
-            f"{own[value][figure]:,.0f} ({ratios[name, value]['ratio']:.2f} ± {ratios[name, value]['half_width']:.2f})"
+            f"{own[value][figure]:,.0f} ({ratios[name, value]['ratio']:.2f}±{ratios[name, value]['half_width']:.2f})"
             for value in values
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
-
-
-def pictures() -> None:
-    """Nodes over time and the distribution of response times, of one replication."""
-    workload = replace(stream(0.6), jobs=60).workload(2)
-    cluster = Nodes(NODES, restart_seconds=30, start_seconds=30)
-    panels = Figure(figsize=(7.6, 6.4), layout="constrained").subplots(2, sharex=True)
-    for policy, ax in zip((RankPriced(), EqualShare()), panels, strict=True):
-        plot_nodes(schedule(workload, policy, nodes=cluster, history=True), ax=ax)
-    panels[0].set_xlabel("")
-    save_figure(panels[0], DOCS / "images" / "scheduling-nodes.png")
-    workload = stream(0.6).workload(1)
-    schedules = [schedule(workload, policy, nodes=cluster) for policy in (FIFO(), EqualShare(), SRPT(), RankPriced())]
-    save_figure(plot_response_times(schedules), DOCS / "images" / "scheduling-distribution.png")
 
 
 def main() -> None:
@@ -277,17 +181,11 @@ def main() -> None:
     print(f"pollux {time.monotonic() - began:.0f} s", flush=True)
     studies = {
         "load": (load_study(processes), "load"),
-        "early": (early_study(processes), "ends_early"),
         "restart": (restart_study(processes), "restart_seconds"),
         "error": (error_study(processes), "error_of_the_exponent"),
     }
     for name, (study, across) in studies.items():
         sections[name] = pivot(study, across)
-    knobs = knob_study(processes)
-    save_figure(plot_tradeoff(knobs), DOCS / "images" / "scheduling-tradeoff.png")
-    for name in ("load", "error", "restart"):
-        save_figure(plot_some(*studies[name]), DOCS / "images" / f"scheduling-{name}.png")
-    pictures()
     template = (DOCS / "scripts" / "scheduling_results.txt").read_text()
     for name, lines in sections.items():
         template = template.replace(f"<!-- {name} -->", "\n".join(lines))
