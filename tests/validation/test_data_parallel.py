@@ -30,7 +30,7 @@ def packs(profile, ranks):
     return {tuple(bucket.bytes for bucket in one.buckets) for one in profile.rounds if one.ranks == ranks}
 
 
-def test_packs_too_small_to_be_recorded_have_the_sizes_of_another_run(profile):
+def test_small_packs_have_recorded_sizes(profile):
     """Among three ranks, buffers are a third of a pack: below the 256 KiB that TensorFlow records."""
     assert packs(profile, 3) == packs(profile, 2)
     (sizes,) = packs(profile, 2)

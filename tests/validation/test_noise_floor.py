@@ -31,7 +31,7 @@ def test_windows_of_independent_steps_spread_as_renewals_do(seconds):
         window_error(list(renewals(np.random.default_rng(1), seconds=seconds / 10, runs=2)), seconds)
 
 
-def test_series_are_judged_by_the_mean_of_what_was_measured_again():
+def test_series_are_judged_by_mean_windows():
     folder = FOLDERS["vgg16-60"]
     (counts, first), rows = read_measured(folder), read_windows(folder)
     found = compare_testbed(folder, read_testbed(folder), "mva")
@@ -41,7 +41,7 @@ def test_series_are_judged_by_the_mean_of_what_was_measured_again():
     assert found.errors[1] != pytest.approx(found.curve.at(2) / first[1] - 1, abs=0.05)  # the first one was an outlier
 
 
-def test_what_was_measured_again_differs_as_simulated_measurements_do():
+def test_repeated_windows_differ_as_simulated():
     floors = [noise_floor(f, read_testbed(f)) for f in FOLDERS.values() if (f / "again.json").exists()]
     pairs = np.array([pair for one in floors for pair in one.apart()])
     assert 0.6 < pairs[:, 1].mean() / pairs[:, 2].mean() < 1.6

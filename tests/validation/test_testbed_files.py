@@ -50,7 +50,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("good", "change", "word"), [(name, *bad) for name, own in BAD.items() for bad in own])
-def test_a_workload_that_cannot_be_is_refused_in_one_line(tmp_path, good, change, word):
+def test_impossible_workloads_are_refused(tmp_path, good, change, word):
     file, known = tmp_path / "bad.json", json.loads((ROOT / "testbed" / "workloads" / f"{good}.json").read_text())
     file.write_text(json.dumps(known | change))
     with pytest.raises(TestbedError, match=word) as caught:
