@@ -37,33 +37,6 @@ def simulate_fcfs(
     return _rate(ends)
 
 
-def simulate_sharing(
-    population: int, *, demand: float, think_time: float, cv: float, cycles: int = 20_000, seed: int = 0
-) -> tuple[float, float]:
-    """Throughput and its standard error with one processor-sharing station."""
-    rng = np.random.default_rng(seed)
-    service, think = _gamma(rng, demand, cv), _gamma(rng, think_time, cv)
-    thinking = [(demand + think_time) * rng.random() for _ in range(population)]
-    heapq.heapify(thinking)
-    work: list[float] = []  # remaining, in a heap: all in service progress alike, so the order stays
-    now = served = 0.0  # served: work done so far for whoever was there all the time
-    ends = []
-    while len(ends) < cycles:
-        leaves = now + (work[0] - served) * len(work) if work else np.inf
-        arrives = thinking[0] if thinking else np.inf
-        if work:
-            served += (min(leaves, arrives) - now) / len(work)
-        now = min(leaves, arrives)
-        if leaves <= arrives:
-            heapq.heappop(work)
-            ends.append(now)
-            heapq.heappush(thinking, now + next(think))
-        else:
-            heapq.heappop(thinking)
-            heapq.heappush(work, served + next(service))
-    return _rate(ends)
-
-
 def _gamma(rng: np.random.Generator, mean: float, cv: float) -> Iterator[float]:
     shape = 1 / cv**2
     while True:

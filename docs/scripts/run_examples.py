@@ -26,8 +26,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SCRIPTS = Path(__file__).parent
-DOCS = SCRIPTS.parent
+DOCS = Path(__file__).parents[1]
 #: Commands that start TensorFlow, or read its traces.
 LIVE = {"demo", "import-trace", "profile", "serve"}
 
@@ -59,7 +58,6 @@ def run_page(path: Path) -> Page:
     lines = path.read_text().splitlines()
     names: dict[str, object] = {"__name__": "__main__"}
     before = Path.cwd()
-    sys.path.insert(0, str(SCRIPTS))
     with tempfile.TemporaryDirectory() as folder:
         copy_examples(folder)
         os.chdir(folder)
@@ -68,7 +66,6 @@ def run_page(path: Path) -> Page:
             written = _run_lines(page, lines, names)
         finally:
             os.chdir(before)
-            sys.path.remove(str(SCRIPTS))
     page.text = "\n".join(written) + "\n"
     return page
 

@@ -106,9 +106,6 @@ def test_a_stretch_ends_without_a_restart_or_a_question():
     assert ended.start.max() == pytest.approx(ended.end.min())  # three nodes are for one of them
 
 
-TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
-
-
 def staged_job(curve, steps=100.0, name="a", **rest):
     return qs.ClusterJob(
         name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest

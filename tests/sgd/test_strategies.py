@@ -25,10 +25,6 @@ def run(strategy, problem=SQUARES, workers=4, steps=60, learning_rate=0.05, **op
     )
 
 
-def moment(number=0, rate=1.0, *rngs):
-    return qd.Moment(number, rate, list(rngs), np.zeros(1), lambda x: x)
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 def test_convergence_with_a_falling_rate(strategy):
     options = {"steps": 3000, "learning_rate": lambda k: 0.05 / (1 + k / 300), "clock": qd.Clock(cv=0.5)}
