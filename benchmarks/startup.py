@@ -10,6 +10,7 @@ import importlib.util
 import math
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -28,8 +29,7 @@ PREDICT = [
     "--workers",
     "1:8",
 ]
-TRACES = Path(__file__).parent.parent / "tests" / "data" / "alexnet-60" / "trace"
-IMPORT = ["-m", "queuemodel", "import-trace", str(TRACES), "--batch-size", "32", "-o"]
+TRACES = Path(__file__).parent.parent / "tests" / "data" / "alexnet-60.tar.xz"
 
 
 def seconds(arguments: list[str], caches: str) -> tuple[float, float]:
@@ -48,10 +48,12 @@ def main() -> int:
     parser.add_argument("--most", type=float, default=math.inf, help="times the import that a prediction may take")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as kept:
+        shutil.unpack_archive(TRACES, f"{kept}/traces", filter="data")
+        imported = ["-m", "queuemodel", "import-trace", f"{kept}/traces/trace", "--batch-size", "32", "-o"]
         later = {
             f"import {PEER}": ["-c", f"import {PEER}"],
             "a later prediction, 1 to 8 workers": PREDICT,
-            "12 traced steps of TensorFlow read": [*IMPORT, f"{kept}/profile.json"],
+            "12 traced steps of TensorFlow read": [*imported, f"{kept}/profile.json"],
         }
         if not importlib.util.find_spec("google"):  # protobuf, of the extra "traces"
             later.popitem()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import queuemodel
+from tests.oracles.recorded import DATA as RECORDED
 
 ROOT, DATA = Path(__file__).parent.parent, Path(queuemodel.__file__).parent / "profile" / "data"
 CONFIGURATION = configparser.ConfigParser()
@@ -46,7 +47,7 @@ def test_a_missing_extra_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     plotted = f"predict {DATA}/alexnet-60-throughputs.csv --plot x.svg"
-    imported = f"import-trace {ROOT}/tests/data/alexnet-60/trace --batch-size 1 -o x.json"
+    imported = f"import-trace {RECORDED}/alexnet-60/trace --batch-size 1 -o x.json"
     for words, package, name in ((plotted, "matplotlib", "plots"), (imported, "protobuf", "traces")):
         done = without(HIDDEN, *words.split())
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("benchmarks", "docs", "validation", "verification")
+FOLDERS = ("benchmarks", "docs", "testbed", "validation", "verification")
 #: Of each script: arguments of its smallest size, and what it prints at least.
 SCRIPTS = {
     "benchmarks/descent.py": ("", "a plain loop"),
@@ -19,32 +19,31 @@ SCRIPTS = {
     "benchmarks/solvers.py": ("--quick", "FCFS, one class"),
     "benchmarks/startup.py": ("--times 1 --most 5", "times the import"),
     "benchmarks/trace_simulator.py": ("--quick", "SimPy"),
-    "docs/approximation_errors.py": ("", "%"),
-    "docs/figures.py": ("throughput", "throughput"),
-    "docs/run_examples.py": ("docs/how-to/install.md", ""),
-    "docs/scheduling_study.py": ("--quick", "all"),
-    "docs/trace_figures.py": ("", ""),
+    "docs/scripts/approximation_errors.py": ("", "%"),
+    "docs/scripts/figures.py": ("throughput", "throughput"),
+    "docs/scripts/run_examples.py": ("docs/how-to/install.md", ""),
+    "docs/scripts/scheduling_study.py": ("--quick", "all"),
+    "testbed/__main__.py": ("--help", "measure"),
     "validation/__main__.py": ("", "wrote docs/validation.md"),
+    "validation/added_measurements.py": ("", "given"),
+    "validation/bbr_bandwidth.py": ("", "bandwidth"),
     "validation/convergence.py": ("", "%"),
-    "validation/floor.py": ("", "%"),
-    "validation/further.py": ("", "given"),
-    "validation/learned.py": ("learn-clusters-30-cubic", "%"),
     "validation/model_errors.py": ("", "wrote"),
     "validation/nccl.py": ("", "%"),
+    "validation/noise_floor.py": ("", "%"),
+    "validation/pollux/__main__.py": ("--help", "--traces"),
     "validation/scaling.py": ("", "%"),
     "validation/sharded.py": ("", "%"),
-    "validation/pollux/__main__.py": ("--help", "--traces"),
-    "validation/testbed/__main__.py": ("--help", "measure"),
-    "validation/testbed/rounds/nccl_job.py": ("--help", "torchrun"),
-    "validation/testbed/rounds/reduced.py": ("--help", "--steps"),
-    "validation/unsteady.py": ("", "bandwidth"),
+    "testbed/rounds/nccl_job.py": ("--help", "torchrun"),
+    "testbed/rounds/reduced.py": ("--help", "--steps"),
+    "validation/training_runs.py": ("learn-clusters-30-cubic", "%"),
     "verification/fuzz.py": ("--format csv --count 5", ""),
     "verification/mutants.py": ("--help", "Usage"),
 }
 #: What others start: tests of the testbed and of live profiles run them; `python -m benchmarks` runs all of these.
 STARTED = {
-    "benchmarks/__main__.py", "validation/testbed/flows.py", "validation/testbed/host.py",
-    "validation/testbed/rings.py", "validation/testbed/rounds/rank.py",
+    "benchmarks/__main__.py", "testbed/flows.py", "testbed/host.py",
+    "testbed/rings.py", "testbed/rounds/rank.py",
 }  # fmt: skip
 
 

@@ -17,19 +17,19 @@ from tqdm import tqdm
 from queuemodel import QueueModelError
 from queuemodel.base.drawing import save_figure
 from queuemodel.base.files import write_atomically
+from testbed.recordings import unpacked
 
 from . import scaling
-from .blind import blind_section, in_between_folders, predicted_then
+from .added_measurements import added_measurements_section
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
 from .figures import plot_validation
-from .floor import Floor, floor, floor_section
-from .further import further_section
 from .half_synchronous import half_synchronous, half_synchronous_section
+from .held_out import held_out_section, in_between_folders, predicted_then
 from .intervals import intervals_section
-from .learned import SERIES, learned, learned_section, plot_learned
 from .model_errors import errors_of, waiting_errors
 from .nccl import compare_aws, nccl_section
+from .noise_floor import NoiseFloor, noise_floor, noise_floor_section
 from .published import compare_cloud
 from .series import (
     Comparison,
@@ -41,8 +41,8 @@ from .series import (
     untraced_folders,
 )
 from .sharded import sharded_section
-from .testbed.recordings import unpacked
-from .untold import untold, untold_section
+from .training_runs import SERIES, plot_training_runs, training_runs, training_runs_section
+from .unknown_control import unknown_control, unknown_control_section
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -69,13 +69,13 @@ TESTBED = """## The testbed: real frameworks, emulated accelerators
 
 SOURCES = """
 What is predicted from what, told what, and learnt where (`validation/data/README.md` and
-`validation/testbed/README.md` say where the data come from):
+`testbed/README.md` say where the data come from):
 
 - **Testbed**: real TensorFlow with emulated accelerators and shaped links on one machine, on parameter servers, from
   the traces of one worker alone, once by mean-value analysis of the fitted network and once by simulation of the
   recorded operations, and judged on all measured numbers of workers. The simulation is told TCP's congestion control
   and the buffers as recorded (BBR and 12 ms unless the name says otherwise). We measured those marked *ours* with
-  `python -m validation.testbed`; how connections share a link was learnt on them, so that they are no blind test of
+  `python -m testbed`; how connections share a link was learnt on them, so that they are no blind test of
   the simulation.
 - **Barrier and unequal machines**: the same with a barrier (synchronous SGD), one slow worker, one slow link, or
   parameters fetched in the order of layers; simulated only, told which worker or link is slow.
@@ -96,7 +96,7 @@ What is predicted from what, told what, and learnt where (`validation/data/READM
 """
 
 
-def table(comparisons: Sequence[Comparison], floors: Sequence[Floor] = ()) -> str:
+def table(comparisons: Sequence[Comparison], floors: Sequence[NoiseFloor] = ()) -> str:
     """A Markdown table with one row per series and one for all; and what measuring alone would err by, where known."""
     columns = ["series", "method", "errors", "mean absolute error", *(["floor"] if floors else []), "covered"]
     least = [one.errors.mean() for one in floors]
@@ -144,7 +144,7 @@ def by_method(title: str, comparisons: Sequence[Comparison]) -> dict[str, list[C
     return {f"{title}, {method}": [c for c in comparisons if c.method == method] for method in methods}
 
 
-def _tables(groups: Mapping[str, Sequence[Comparison]], floors: Mapping[str, Sequence[Floor]]) -> list[str]:
+def _tables(groups: Mapping[str, Sequence[Comparison]], floors: Mapping[str, Sequence[NoiseFloor]]) -> list[str]:
     return [f"## {title}\n\n{table(comparisons, floors.get(title, ()))}\n" for title, comparisons in groups.items()]
 
 
@@ -186,7 +186,7 @@ def main() -> int:
         others = [(folder, read_testbed(folder)) for folder in tqdm(series_folders(usual=False), desc="reading traces")]
         groups["Barrier and unequal machines"] = [compare_unusual(f, p) for f, p in tqdm(others, desc="unusual")]
         groups["Data-parallel, from few ranks"] = compare_data_parallel()
-        floors = [floor(f, p) for f, p in tqdm([*profiles, *others], desc="floor")]
+        floors = [noise_floor(f, p) for f, p in tqdm([*profiles, *others], desc="floor")]
         usual, unusual_ones = floors[: len(profiles)], floors[len(profiles) :]
         of_groups = dict(zip(groups, (usual, usual, unusual_ones), strict=False))
         real = {"Cloud, fitted on 1 to 4 workers": compare_cloud()}
@@ -203,19 +203,21 @@ def main() -> int:
             "mean-value analysis": [errors_of(c, kind) for c, kind in zip(mva, kinds, strict=False)],
             "simulation": [errors_of(c, kind) for c, kind in zip([*trace, *unusual], kinds, strict=True)],
         }
-        hidden = [untold(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
+        hidden = [unknown_control(folder, profile) for folder, profile in tqdm(profiles, desc="control not told")]
         waiting, later = half_synchronous(untraced_folders()), half_synchronous(in_between_folders())
         taught = by_method("half-synchronous", [*waiting, *later])
         held = {name: waiting_errors(own) for name, own in taught.items()}
         sections = [
-            floor_section(floors),
+            noise_floor_section(floors),
             sharded_section(),
             half_synchronous_section(waiting, table),
-            blind_section(table),
+            held_out_section(table),
         ]
-        sections += [intervals_section(groups | real, errors, held), untold_section(hidden)]
-        ways = {folder.name: learned(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")}
-        sections += [learned_section(ways), further_section()]
+        sections += [intervals_section(groups | real, errors, held), unknown_control_section(hidden)]
+        ways = {
+            folder.name: training_runs(folder) for folder in tqdm(sorted(unpacked(SERIES).iterdir()), desc="learning")
+        }
+        sections += [training_runs_section(ways), added_measurements_section()]
         body += "\n".join(sections)
         unseen = scaling.judged()
         placed = {row: found for row, found in unseen.items() if row.startswith("placements")}
@@ -239,7 +241,7 @@ def main() -> int:
         real_part = f"{REAL}{tables['real']}\n{chr(10).join(on_machines)}\n"
         results = f"{HEAD}{real_part}{TESTBED}{tables['testbed']}{SOURCES}{body}"
         save_figure(plot_validation([*real_points(), *testbed_points(groups)]), DOCS / "images" / "validation.png")
-        save_figure(plot_learned(ways), DOCS / "images" / "learned.png")
+        save_figure(plot_training_runs(ways), DOCS / "images" / "learned.png")
         for path, text in {HERE / "results.md": results, DOCS / "validation.md": page}.items():
             write_atomically(path, re.sub(r"(?<=\d)%", " %", text))
     except QueueModelError as error:

@@ -11,12 +11,12 @@ import numpy as np
 from queuemodel import Profile
 from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.models import predict
+from testbed.recordings import unpacked
 
-from .series import Comparison
-from .testbed.recordings import unpacked
+from .series import HERE, Comparison
 
 #: Measured elsewhere with a testbed of the same kind, and with ours.
-GIVEN, OURS = Path(__file__).parent.parent / "tests" / "data" / "ddp", Path(__file__).parent / "testbed/rounds/series"
+GIVEN, OURS = HERE.parent / "tests" / "data" / "ddp", HERE / "data" / "testbed" / "data_parallel"
 
 
 def read_ranks(folder: Path) -> Profile:
@@ -39,13 +39,13 @@ def of_two(profile: Profile) -> Profile:
 def compare_data_parallel() -> list[Comparison]:
     """Each recorded series, predicted from the traces of one rank and of two, and judged on more."""
     found = []
-    for folder in [*sorted(GIVEN.iterdir()), *sorted(unpacked(OURS).iterdir())]:
+    for folder in [*sorted(unpacked(GIVEN).iterdir()), *sorted(unpacked(OURS).iterdir())]:
         profile = of_two(read_ranks(folder))
         recorded = profile.cluster.workers
         points = [one for one in json.loads((folder / "measured.json").read_text()) if one["workers"] > recorded]
         workers = np.array([one["workers"] for one in points])
         measured = workers * np.array([one["group_steps_per_s"] for one in points])
         curve = predict(profile, workers=workers.tolist())
-        name = folder.name if folder.parent == GIVEN else f"{folder.name} (ours)"
+        name = folder.name if folder.parent == unpacked(GIVEN) else f"{folder.name} (ours)"
         found.append(Comparison(name, "all-reduce", workers, measured, curve))
     return found

@@ -10,9 +10,9 @@ import numpy as np
 from tqdm import tqdm
 
 from queuemodel import Profile, Scenario, ThroughputCurve, predict
+from testbed.workload import OF_RESULTS, read_workload
 
 from .series import Comparison, every_window, folder_of_trace, read_measured, read_testbed
-from .testbed.workload import OF_RESULTS, read_workload
 
 SECTION = """## Half-synchronous strategies
 

@@ -24,8 +24,8 @@ from queuemodel.base.files import write_atomically
 from queuemodel.models.errors import REGIONS, Method, model_error, profiled_error, regions, waiting_error
 from queuemodel.models.errors import correlation_per_doubling as packaged_doubling
 
-from .blind import in_between_folders
 from .half_synchronous import half_synchronous, in_between
+from .held_out import in_between_folders
 from .series import (
     Comparison,
     compare_testbed,

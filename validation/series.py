@@ -12,12 +12,11 @@ import numpy as np
 
 from queuemodel import Profile, ThroughputCurve, fit
 from queuemodel.models import predict
-
-from .testbed.recordings import unpacked
-from .testbed.workload import FQ_CODEL, POLICER
+from testbed.recordings import unpacked
+from testbed.workload import FQ_CODEL, POLICER
 
 HERE = Path(__file__).parent
-TESTBEDS = (HERE / "data" / "testbed", HERE / "testbed" / "series")
+TESTBEDS = tuple(HERE / "data" / "testbed" / name for name in ("given", "parameter_servers"))
 
 #: Where a series says how it was run, and what makes it another kind: the value of the usual kind.
 SETTINGS = ("job.json", "workload.json")

@@ -18,15 +18,14 @@ from queuemodel import Measurement, Profile, QueueModelError, ThroughputCurve
 from queuemodel.adapters import pytorch
 from queuemodel.models import fit, predict
 from queuemodel.profile.gathers import Gather
+from testbed.recordings import unpacked
 
-from .series import Comparison
-from .testbed.recordings import unpacked
+from .series import HERE, Comparison
 
 #: Measured elsewhere with a testbed of the same kind, and with ours.
-GIVEN = Path(__file__).parent.parent / "tests" / "data" / "sharded"
-OURS = Path(__file__).parent / "testbed" / "rounds" / "sharded"
+GIVEN, OURS = HERE.parent / "tests" / "data" / "sharded", HERE / "data" / "testbed" / "sharded"
 #: Over NCCL, by `testbed.rounds.nccl_job`.
-NCCL = Path(__file__).parent / "testbed" / "rounds" / "nccl"
+NCCL = HERE / "data" / "testbed" / "nccl"
 TABLES = ("nccl-fsdp", "nccl-fsdp-mixed", "nccl-fsdp1")
 
 
@@ -66,7 +65,7 @@ class Sharded(NamedTuple):
 
 def series(*places: Path) -> list[Path]:
     """Folders of the recorded series of these places, of emulated accelerators without."""
-    return [folder for place in places or (GIVEN, unpacked(OURS)) for folder in sorted(place.iterdir())]
+    return [folder for place in places or (unpacked(GIVEN), unpacked(OURS)) for folder in sorted(place.iterdir())]
 
 
 def read_shards(folder: Path, *, nodes: int = 2) -> Profile:

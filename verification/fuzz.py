@@ -41,6 +41,7 @@ from queuemodel.scheduling import (
     read_workload,
     schedule,
 )
+from tests.oracles.recorded import DATA
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "queuemodel" / "profile" / "data"
@@ -271,9 +272,8 @@ def check_workload(path: Path, _: bool) -> None:
 
 def traces() -> dict[str, bytes]:
     """Recorded steps and recordings of a whole job's tasks, unpacked and packed."""
-    data = ROOT / "tests" / "data"
-    paths = [data / "alexnet-60" / "trace" / "step_000.pb.gz", data / "layer-order" / "step_0.pb.gz"]
-    paths += sorted((data / "xplane-1ps").glob("*.gz"))
+    paths = [DATA / "alexnet-60" / "trace" / "step_000.pb.gz", DATA / "layer-order" / "step_0.pb.gz"]
+    paths += sorted((DATA / "xplane-1ps").glob("*.gz"))
     packed = {path.name: path.read_bytes() for path in paths}
     return packed | {name.removesuffix(".gz"): gzip.decompress(content) for name, content in packed.items()}
 
@@ -285,7 +285,7 @@ def check_trace(path: Path, _: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         damaged = path.name
         if ".xplane." in damaged:
-            for other in (ROOT / "tests" / "data" / "xplane-1ps").glob("*.gz"):
+            for other in (DATA / "xplane-1ps").glob("*.gz"):
                 if not other.name.startswith(damaged.removesuffix(".gz")):
                     (Path(folder) / other.name).write_bytes(other.read_bytes())
         (Path(folder) / damaged).write_bytes(path.read_bytes())
@@ -300,7 +300,7 @@ RANKS = {".pt.trace.json": "ddp/ddp-alexnet-40/trace_n2", ".xplane.pb": "mirrore
 
 def rank_files() -> dict[str, bytes]:
     """Recordings of one rank of two, unpacked and packed."""
-    paths = [ROOT / "tests" / "data" / run / f"rank0{end}.gz" for end, run in RANKS.items()]
+    paths = [DATA / run / f"rank0{end}.gz" for end, run in RANKS.items()]
     packed = {path.name: path.read_bytes() for path in paths}
     return packed | {name.removesuffix(".gz"): gzip.decompress(content) for name, content in packed.items()}
 
@@ -311,7 +311,7 @@ def check_ranks(path: Path, _: bool) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         end = next(end for end in RANKS if path.name.removesuffix(".gz").endswith(end))
-        other = ROOT / "tests" / "data" / RANKS[end] / f"rank1{end}.gz"
+        other = DATA / RANKS[end] / f"rank1{end}.gz"
         for name, content in ((other.name, other.read_bytes()), (path.name, path.read_bytes())):
             (Path(folder) / name).write_bytes(content)
         read = tensorflow.read_mirrored if end == ".xplane.pb" else pytorch.read_pytorch

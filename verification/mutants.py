@@ -37,7 +37,9 @@ JUDGES = {
     "scheduling": ["tests/scheduling"],
     "sgd": ["tests/sgd"],
 }
-COPIED = ("queuemodel", "tests", "validation", "verification", "docs", "pyproject.toml", "setup.cfg", "README.md")
+COPIED = (
+    "queuemodel", "tests", "testbed", "validation", "verification", "docs", "pyproject.toml", "setup.cfg", "README.md",
+)  # fmt: skip
 
 #: The changes tried: those that the code survives running, so that a test has to look at the answer.
 ARITHMETIC = "(Add|Sub|Mul|Div)"

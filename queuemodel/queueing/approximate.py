@@ -19,7 +19,7 @@ from .solution import Solution, by_class, solution_of
 METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
 MOST_ITERATIONS = 20_000
 ROUNDING = 1e-9
-#: The throughput's error where `solve` has no exact answer: ``python docs/approximation_errors.py``.
+#: The throughput's error where `solve` has no exact answer: ``python docs/scripts/approximation_errors.py``.
 MEASURED = "within 9 % of the exact throughput on 90 % of 62 random networks"
 BOUNDED = "; held to the asymptotic bounds"
 

@@ -6,7 +6,9 @@ import signal
 import time
 from pathlib import Path
 
-TRACES = Path(__file__).parent.parent / "data" / "alexnet-60" / "trace"
+from tests.oracles.recorded import DATA
+
+TRACES = DATA / "alexnet-60" / "trace"
 
 
 def follow_script(settings, say):

@@ -4,7 +4,6 @@ import gzip
 import importlib.util
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,8 @@ if importlib.util.find_spec("tensorflow") is None:
 
 from tensorflow_protos import edited, events_of, renamed
 
-DATA = Path(__file__).parent.parent / "data"
+from tests.oracles.recorded import DATA
+
 TINY, MLP = DATA / "mirrored" / "tiny", DATA / "mirrored" / "mlp"
 TRUTH = json.loads((TINY / "job.json").read_text())
 MLP_BYTES = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)

@@ -19,10 +19,8 @@ EVALUATED, ALL_REDUCE = "autograd::engine::evaluate_function", "c10d::allreduce_
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("published")
-    shutil.unpack_archive(DATA / "pytorch-traces.tar.xz", folder, filter="data")
-    return folder / "pytorch-traces"
+def published():
+    return DATA / "pytorch-traces" / "pytorch-traces"
 
 
 @pytest.fixture

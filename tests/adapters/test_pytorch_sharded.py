@@ -4,7 +4,6 @@ import gzip
 import json
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,11 @@ import recording
 
 from queuemodel.adapters import read_pytorch
 from queuemodel.models import predict
+from testbed.recordings import unpacked
+from tests.oracles.recorded import DATA
 from validation.sharded import NCCL
-from validation.testbed.recordings import unpacked
 
-DATA = Path(__file__).parent.parent / "data" / "sharded"
-FSDP, HSDP = DATA / "fsdp-gpt8-60", DATA / "hsdp-gpt8-60"
+FSDP, HSDP = DATA / "sharded" / "fsdp-gpt8-60", DATA / "sharded" / "hsdp-gpt8-60"
 
 
 def read(*folders, say=lambda _: None):

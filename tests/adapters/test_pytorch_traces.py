@@ -7,7 +7,6 @@ what is reduced is read, what a round does not describe refused.
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ import recording
 
 import queuemodel as qm
 from queuemodel.adapters import read_pytorch
+from tests.oracles.recorded import DATA
 
-DATA = Path(__file__).parent.parent / "data"
 JOB = DATA / "ddp" / "ddp-alexnet-40"
 BUCKETS = (4 * 260924, 4 * 471912, 4 * 29161)
 BYTES = 4 * (784 * 400 + 400 + 3 * (400 * 400 + 400) + 400 * 10 + 10)
@@ -42,10 +41,8 @@ def change(folder, edit, ranks=(0,)):
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("scripts")
-    shutil.unpack_archive(DATA / "ddp-scripts.tar.xz", folder, filter="data")
-    return folder
+def scripts():
+    return DATA / "ddp-scripts"
 
 
 def read(*folders):

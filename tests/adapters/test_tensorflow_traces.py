@@ -19,7 +19,8 @@ if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("hand-made traces are written by TensorFlow's own classes", allow_module_level=True)
 from tensorflow_protos import config_pb2, edited, events_of, renamed, xplane_pb2
 
-DATA = Path(__file__).parent.parent / "data"
+from tests.oracles.recorded import DATA
+
 ALEXNET, XPLANE = DATA / "alexnet-60" / "trace", DATA / "xplane-1ps"
 XPLANE_BYTES = (256 * 512 + 512 + 512 * 128 + 128) * 4
 

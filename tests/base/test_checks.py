@@ -37,7 +37,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_what_lies_within_its_limits_comes_back_as_a_plain_value_and_nothing_else(name):
+def test_checks_of_values_and_limits(name):
     require = getattr(checks, name)
     kind = {"require_number": float, "require_share": float, "require_count": int, "require_seed": int}
     for value, limits in INSIDE[name]:
@@ -60,13 +60,13 @@ def test_what_lies_within_its_limits_comes_back_as_a_plain_value_and_nothing_els
         ("stale", ["k-sync", "bounded"], {"staleness": "bounded"}, "bounded"), ("3", [3, 30], {}, "3"),
     ],
 )  # fmt: skip
-def test_what_begins_so_has_the_words_or_is_spelt_alike_is_suggested(value, known, called, meant):
+def test_suggestions_for_misspelt_names(value, known, called, meant):
     said = f"; did you mean {meant!r}?" if meant else ""
     assert checks.nearest(value, known, called=called) == said
     assert checks.nearest("zero", ["ps"], called={"zero": "not modelled"}) == "; not modelled"
 
 
-def test_texts_of_others_are_one_short_line_and_keys_stand_once():
+def test_short_lines_and_distinct_keys():
     assert [len(checks.one_line(" a\n" * n)) for n in (150, 151)] == [299, 300]
     assert checks.one_line("x" * 301) == "x" * 297 + "..."
     checks.require_distinct_keys('{"a": {"a": 1%s}, "b": [{"a": 2}]}' % ("0" * 5000))
@@ -87,7 +87,7 @@ def test_names_of_outputs(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]
 
 
-def test_files_are_read_whole_and_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_files_are_read_and_written_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MOST_UNPACKED", 10)
     path, packed = tmp_path / "a", tmp_path / "a.gz"
     for content in (b"0123456789", b"0123456789+", b"\xef\xbb\xbf7 bytes"):

@@ -29,7 +29,7 @@ def refusal(text, ask=lambda row: None, **options):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_line_ends_blank_lines_and_byte_order_marks_do_not_matter(end, mark):
+def test_line_ends_and_byte_order_marks(end, mark):
     first, second = rows(mark + end.join(["name, speed", "a,1.5", "", '"b, c", 2e1 ', ""]))
     assert (first.text("name"), first.number("speed"), first.line) == ("a", 1.5, 2)
     assert (second.text("name"), second.count("speed"), second.line) == ("b, c", 20, 4)
@@ -91,7 +91,7 @@ def test_what_is_not_given_has_its_default():
     assert row.count("speed") == 4
 
 
-def test_columns_of_others_are_passed_over_when_asked_unless_misspelt():
+def test_columns_of_other_tools():
     text = "name,speed,gpu_mem\na,1,2\n"
     assert rows(text, others=True)[0].number("speed") == 1
     assert rows("name,speed,speeds\na,1,2\n", others=True)[0].number("speed") == 1  # alike, but nothing is absent

@@ -28,7 +28,7 @@ def tables(draw):
 
 @settings(max_examples=30)
 @given(tables(), st.integers(40, 200))
-def test_every_line_fits_every_value_is_there_and_what_fits_stays_as_it_is(rows, width):
+def test_tables_fit_their_width(rows, width):
     text, wide = results.text_table(rows, width=width), results.text_table(rows)
     assert max(map(len, text.splitlines())) <= width
     shown = set(text.split())
@@ -39,7 +39,7 @@ def test_every_line_fits_every_value_is_there_and_what_fits_stays_as_it_is(rows,
 
 
 @pytest.mark.parametrize(("second", "repeated"), [("fifo", ("0.5", "fifo")), (2.0, ("0.5",))])
-def test_what_is_too_wide_stands_in_further_tables_under_the_same_names(second, repeated):
+def test_wide_tables_are_continued(second, repeated):
     rows = [{"load": 0.5, "policy": second} | {f"figure_{k}": k + 0.25 for k in range(9)}]
     blocks = results.text_table(rows, width=40).split("\n\n")
     assert len(blocks) > 1
@@ -47,7 +47,7 @@ def test_what_is_too_wide_stands_in_further_tables_under_the_same_names(second, 
     assert all(len({*block.splitlines()[-1].split()} - {*repeated}) > 0 for block in blocks)
 
 
-def test_words_longer_than_a_column_are_broken_but_not_spaced_out():
+def test_long_words_are_broken():
     text = "GreedyGain(floor=0.9,power=1.25,interval=300)"
     rows = [{"policy": text, "load": 0.5, "mean_response_time": 12.0}, {"policy": "x", "load": 0.5}]
     lines = results.text_table(rows, width=40).splitlines()[-3:]
@@ -55,7 +55,7 @@ def test_words_longer_than_a_column_are_broken_but_not_spaced_out():
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_results_are_as_wide_as_a_terminal_and_elsewhere_as_they_are(terminal, monkeypatch):
+def test_results_fit_a_terminal(terminal, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         monkeypatch.setattr(out, "isatty", lambda: terminal)

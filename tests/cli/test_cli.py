@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from refusals import refused
 
 import queuemodel as qm
 from queuemodel import example_profile
@@ -19,6 +18,8 @@ from queuemodel.models import plan_instances, read_instances, simulate
 from queuemodel.scheduling import Nodes, Stream, measured_kinds, policy_named, sweep
 from queuemodel.sgd import compare, plan_strategies
 from queuemodel.simulator import simulate_operations
+from tests.oracles.recorded import DATA
+from tests.oracles.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("examples")
 STEP = qm.Step(step_time=0.75, fetch=0.2, compute=0.5, push=0.1, update=0.0, fetched_bytes=2 * 10**6,
@@ -421,11 +422,10 @@ def test_traces_become_profiles_of_what_is_told(run, examples):
     options = (
         "--batch-size 9 --name x --bandwidth 10MB/s --dataset-size 777 --congestion-control bbr --buffer 12ms -o o.json"
     )
-    data = Path(__file__).parent.parent / "data"
-    tiny, ddp = ([data / name / f"trace_n{n}" for n in (1, 2)] for name in ("mirrored/tiny", "ddp/ddp-alexnet-40"))
+    tiny, ddp = ([DATA / name / f"trace_n{n}" for n in (1, 2)] for name in ("mirrored/tiny", "ddp/ddp-alexnet-40"))
     for folders, more, truth in (
-        ([data / "xplane-2ps"], ["--parameter-bytes", "800kB", "--workers", "3"],
-         tensorflow.read_tensorflow(data / "xplane-2ps", parameter_bytes=800_000, workers=3, **job)),
+        ([DATA / "xplane-2ps"], ["--parameter-bytes", "800kB", "--workers", "3"],
+         tensorflow.read_tensorflow(DATA / "xplane-2ps", parameter_bytes=800_000, workers=3, **job)),
         (tiny, ["--parameter-bytes", "244.5kB"], tensorflow.read_mirrored(tiny, parameter_bytes=244_500, **job)),
         (ddp, [], pytorch.read_pytorch(ddp, **job)),
     ):  # fmt: skip

@@ -14,6 +14,7 @@ import pytest
 
 from queuemodel.cli import COMMANDS
 from queuemodel.scheduling import EqualShare, Nodes, read_workload, schedule
+from tests.oracles.recorded import DATA
 
 NETWORK = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}'
 JOBS = "name,arrival_time,steps,speeds\na,0,100,power 0.8 2.5\n"
@@ -26,7 +27,6 @@ WORK = {
     "schedule": "--workload jobs.csv --nodes 4 --policy fifo",
     "schedule-study": "--policy fifo --nodes 4 --jobs 5 --replications 1 --load 0.5",
 }  # fmt: skip
-DATA = Path(__file__).parent.parent / "data"
 READ = ["--batch-size", "32", "-o", "profile.json"]
 FULL = "queuemodel: error: standard output: No space left on device\n"
 PYTHON = [sys.executable, "-m", "queuemodel"]

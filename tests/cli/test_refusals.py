@@ -11,12 +11,12 @@ from pathlib import Path
 
 import click
 import pytest
-from refusals import refused
 
 from queuemodel.cli import COMMANDS, main
 from queuemodel.cli.options import in_options
+from tests.oracles.recorded import DATA
+from tests.oracles.refusals import refused
 
-DATA = Path(__file__).parent.parent / "data"
 #: Commands that read a file, with what they need besides.
 READERS = {
     "predict": "", "plan": "--min-efficiency 0.5", "fit": "", "next-measurement": "", "simulate": "--workers 2",

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jobs_by_hand import profile
 from matplotlib import pyplot as plt
 
 import queuemodel as qm
 from queuemodel import queueing
 from queuemodel.base.results import Note
 from queuemodel.curves import plot_comparison, plot_efficiency, plot_step_time, plot_throughput
+from tests.oracles.jobs_by_hand import profile
 
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
 

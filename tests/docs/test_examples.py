@@ -15,8 +15,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def script(name):
-    """A script of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    """A script of the documentation as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "scripts" / f"{name}.py")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
@@ -29,7 +29,7 @@ run_examples = script("run_examples")
 def test_the_examples_of_a_page_print_what_it_says(path):
     page = run_examples.run_page(path)
     assert not page.failures, "\n".join(
-        [*page.failures, "if the page is what is out of date: python docs/run_examples.py --write"]
+        [*page.failures, "if the page is what is out of date: python docs/scripts/run_examples.py --write"]
     )
 
 

@@ -17,8 +17,8 @@ GALLERY = (DOCS / "gallery.md").read_text()
 @pytest.fixture(scope="module")
 def figures():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(DOCS))
-        spec = importlib.util.spec_from_file_location("docs_figures", DOCS / "figures.py")
+        patch.syspath_prepend(str(DOCS / "scripts"))
+        spec = importlib.util.spec_from_file_location("docs_figures", DOCS / "scripts" / "figures.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         patch.setattr(module, "compare", partial(module.compare, steps=60, seeds=2, learning_rates=[0.1]))  # sooner
@@ -31,7 +31,7 @@ def test_every_figure_is_shown_with_its_own_code(figures):
         r"!\[[^\]]+\]\(images/([\w-]+)\.png\)\n\n```\{literalinclude\} (\S+)\n.*?:pyobject: (\w+)", GALLERY, re.S
     )
     assert {name: (file, code) for name, file, code in shown} == {
-        name: ("figures.py", draw.__name__) for name, draw in figures.FIGURES.items()
+        name: ("scripts/figures.py", draw.__name__) for name, draw in figures.FIGURES.items()
     }
 
 

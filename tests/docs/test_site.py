@@ -58,14 +58,14 @@ MEASURED = ("validation.md",)
 
 
 def test_pictures_are_there_and_come_from_the_script():
-    figures = (DOCS / "figures.py").read_text()
+    figures = (DOCS / "scripts" / "figures.py").read_text()
     for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
         if "_build" in page.parts:
             continue
         for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
             if Path(target).parent.name == "images" and page.name not in MEASURED:
-                assert f'"{Path(target).stem}"' in figures, f"{page.name}: {target} is not made by docs/figures.py"
+                assert f'"{Path(target).stem}"' in figures, f"{page.name}: {target} is not made by docs/scripts"
 
 
 def test_no_page_names_a_folder_of_somebody_s_machine():

@@ -32,24 +32,25 @@ from queuemodel import transport as collectives
 from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.cli import main
 from queuemodel.sgd import compare, plan_strategies
+from tests.oracles.recorded import DATA
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # validation/ is beside the package, not in it
+from testbed.recordings import unpacked  # noqa: E402
 from validation.data_parallel import read_ranks  # noqa: E402
 from validation.pollux import read_pollux  # noqa: E402
 from validation.series import read_testbed  # noqa: E402
-from validation.testbed.recordings import unpacked  # noqa: E402
 
 Question = Callable[[], Any]
 
 PACKAGED = ("alexnet-60", "resnet50-60", "ddp-alexnet-40")
-TESTBED = ROOT / "validation" / "testbed"
+TESTBED = ROOT / "validation" / "data" / "testbed"
 RECORDED = {
-    f"{place}/{path.parent.name}": path.parent
-    for place in ("blind", "series")
+    f"{key}/{path.parent.name}": path.parent
+    for key, place in (("blind", "held_out"), ("series", "parameter_servers"))
     for path in sorted(unpacked(TESTBED / place).glob("*/trace"))
 }
-RANKS = {f"ranks/{folder.name}": folder for folder in sorted(unpacked(TESTBED / "rounds" / "series").iterdir())}
+RANKS = {f"ranks/{folder.name}": folder for folder in sorted(unpacked(TESTBED / "data_parallel").iterdir())}
 COUNTS = [1, 2, 4, 8]
 #: Profiles in which nothing is like anything else: sizes, directions, servers, tensors, ranks, steps.
 INVENTED = json.loads(Path(__file__).with_name("invented.json").read_text())
@@ -558,7 +559,6 @@ def learning() -> Iterator[tuple[str, Question]]:
     yield "noise", lambda: plain(qm.noise_scale(noise, [1.1, 1.4, 1.2], batch_size=16).interval(0.8))
 
 
-DATA = ROOT / "tests" / "data"
 MLP = {"batch_size": 32, "parameter_bytes": 788992, "bandwidth": 1e8}
 
 
@@ -575,7 +575,7 @@ def imported(read: Callable[..., qm.Profile], *paths: str, **told: Any) -> Any:
 
 def workload(read: Callable[..., Any], *names: str, **asked: Any) -> Any:
     written()
-    with zipfile.ZipFile(DATA / "workloads.zip") as archive:
+    with zipfile.ZipFile(ROOT / "tests" / "data" / "workloads.zip") as archive:
         for name in archive.namelist():
             if any(name.startswith(one) for one in names):
                 archive.extract(name)

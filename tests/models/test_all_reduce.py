@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -25,15 +24,15 @@ from queuemodel.transport import (
     Ring,
     SplitServers,
 )
-from tests.schedules import execute, routes, schedule
+from tests.oracles.recorded import DATA
+from tests.oracles.schedules import execute, routes, schedule
 
-DATA = Path(__file__).parent.parent / "data" / "ddp"
 JOBS = ("ddp-alexnet-40", "ddp-resnet50-60")
 
 
 @pytest.fixture(scope="module", params=JOBS)
 def job(request):
-    folder = DATA / request.param
+    folder = DATA / "ddp" / request.param
     measured = {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
     return pytorch.read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32), measured
 

@@ -3,11 +3,11 @@
 import msgspec
 import numpy as np
 import pytest
-from by_hand import IDEAL, RATE, profile_of
 
 import queuemodel as qm
 from queuemodel.profile import Operation
 from queuemodel.simulator import simulate_operations
+from tests.oracles.by_hand import IDEAL, RATE, profile_of
 
 HEAVY, LIGHT = (0.45, 0.1, 0.45), (0.3, 0.4, 0.3)  # seconds of fetching, computing and pushing
 

@@ -3,7 +3,6 @@
 import msgspec
 import numpy as np
 import pytest
-from by_hand import LINKS, profile_of, two_layers
 from scipy import stats
 
 import queuemodel as qm
@@ -11,6 +10,7 @@ from queuemodel.curves.prediction import Prediction
 from queuemodel.models import trace_curve
 from queuemodel.profile import Measurement, example_profile
 from queuemodel.simulator import simulate_operations
+from tests.oracles.by_hand import LINKS, profile_of, two_layers
 
 FAST = {"steps": 600, "links": LINKS}
 

@@ -5,12 +5,12 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from by_hand import IDEAL, profile_of, serial
 from scipy import stats
 
 from queuemodel.models import trace_curve, trace_throughput
 from queuemodel.profile import Operation, Synchronization
 from queuemodel.simulator import trace_runs
+from tests.oracles.by_hand import IDEAL, profile_of, serial
 
 TOLD = json.loads((resources.files("queuemodel.models") / "model_error.json").read_text())["trace"]
 SEEN = np.array([TOLD[name] for name in ("below", "at", "beyond", "far")])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jobs_by_hand import noisy, parameter, profile, step
 
 import queuemodel as qm
 from queuemodel import example_profile, example_throughputs, queueing
+from tests.oracles.jobs_by_hand import noisy, parameter, profile, step
 
 POSITIVE = st.floats(0.01, 5.0)
 

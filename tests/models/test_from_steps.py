@@ -1,7 +1,6 @@
 """Rounds from a parameter server's trace: one job that ran both ways, and a step written by hand."""
 
 import json
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -9,8 +8,9 @@ import pytest
 
 import queuemodel as qm
 from queuemodel import example_profile, predict
+from tests.oracles.recorded import DATA
 
-MEASURED = Path(__file__).parent.parent / "data" / "ddp" / "ddp-alexnet-40" / "measured.json"
+MEASURED = DATA / "ddp" / "ddp-alexnet-40" / "measured.json"
 
 
 def test_a_server_job_predicts_the_same_job_as_data_parallel_ranks():

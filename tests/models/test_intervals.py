@@ -5,10 +5,10 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from jobs_by_hand import on_network, profile, step
 from scipy import stats
 
 import queuemodel as qm
+from tests.oracles.jobs_by_hand import on_network, profile, step
 
 TOLD = json.loads((resources.files("queuemodel.models") / "model_error.json").read_text())["mva"]
 SEEN = np.array([TOLD[name] for name in ("below", "at", "beyond", "far")])

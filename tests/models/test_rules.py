@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs_by_hand import on_network, profile, step
 from scipy import stats
 
 import queuemodel as qm
 from queuemodel import example_profile, queueing
-from validation.testbed.recordings import unpacked
+from testbed.recordings import unpacked
+from tests.oracles.jobs_by_hand import on_network, profile, step
 
-SERIES = Path(__file__).parents[2] / "validation" / "testbed" / "series"
+SERIES = Path(__file__).parents[2] / "validation" / "data" / "testbed" / "parameter_servers"
 
 SECONDS = st.floats(0.01, 1.0)
 PHASES = st.fixed_dictionaries({"fetch": SECONDS, "push": SECONDS, "update": SECONDS, "compute": SECONDS})

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs_by_hand import profile, step
 
 import queuemodel as qm
 from queuemodel import example_profile
+from tests.oracles.jobs_by_hand import profile, step
 
 CSV = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
 LOOPBACK = {"ps:0": "127.0.0.1:1", "worker:0": "localhost:2"}

@@ -90,6 +90,7 @@ RATES = [
     ("workers,steps_per_second,bandwidth\n4,16,10Gbit/s", [m(4, 16, bandwidth=1.25e9)]),
     ("workers,steps_per_second,bandwidth (Gbit/s)\n4,16,10", [m(4, 16, bandwidth=1.25e9)]),
     ("gpus,step_time,ps\n4,0.25,2", [m(4, 16, parameter_servers=2)]),
+    ("workers,rounds_per_second,standard_error\n4,4,0.1", [m(4, 16, standard_error=0.4)]),
 ]
 LAYOUTS = [
     "gpus;step_time\n4;0.25", "gpus\tstep_time\n4\t0.25", "gpus;step_time\n4;0,25",
@@ -137,6 +138,10 @@ REFUSED = [
     ("gpus step_time\n8 0.5", "table: line 1: must name columns, like gpus,step_time, got 'gpus step_time'"),
     ("gpus,step_time\n1,inf", "table: line 2: step_time: duration must be a number > 0"),
     ("gpus,step_time\n1,1e400", "table: line 2: step_time must be finite and > 0, got inf"),
+    ("gpus,it/s,standard_error\n1,1,x", "table: line 2: standard_error must be"),
+    ("gpus,it/s,bandwidth\n1,2,10GB", "table: line 2: bandwidth: bandwidth '10GB': unknown unit"),
+    ("gpus,it/s\n1,2\n0,3", "table: line 3: gpus must be a whole number of at least 1, got 0"),
+    ("gpus,it/s\n1,1e11", "table: line 2: it/s must be at most 1e+09"),
     ("gpus,it/s\n1e9,1", "table: line 2: workers must be at most 10,000, got 1000000000"),
     ("gpus,workers,it/s\n1,1,1", "table: line 1: columns 'gpus' and 'workers' mean the same; leave one"),
     (",gpus,it/s\n5,1,1\n3,1,1", "table: line 1: a column has no name; was it written with its index? write index="),
@@ -177,7 +182,7 @@ def test_layouts(text):
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_what_is_wrong_is_one_line_that_names_the_place_once(text, message, tmp_path):
+def test_refusals_name_the_place_once(text, message, tmp_path):
     with pytest.raises(DataError) as refusal:
         read(text)
     assert message in str(refusal.value)

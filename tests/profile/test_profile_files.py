@@ -187,61 +187,6 @@ def test_an_empty_name_is_no_file(use):
         use("")
 
 
-def test_throughputs_csv(tmp_path):
-    file = tmp_path / "t.csv"
-    file.write_text("\ufeffworkers, steps_per_second,parameter_servers\n1,2.5,\n4, 8.0,2\n")
-    first, second = qm.read_measurements(file)
-    assert first == qm.Measurement(workers=1, steps_per_second=2.5)
-    assert second == qm.Measurement(workers=4, steps_per_second=8.0, parameter_servers=2)
-
-
-WRONG = {
-    "workers,steps_per_second\n": "no measurements",
-    "workers\n1\n": "line 2: give one of step_time, ",
-    "workers,step_time\n1,\n": "or epoch_time; got none",
-    "workers,step_time,steps_per_second\n1,2,0.5\n": "got step_time and steps_per_second",
-    "workers,step_time\n1,0\n": "line 2: step_time must be finite and > 0, got 0.0",
-    "workers,steps_per_second,standard_error\n1,2,x\n": "line 2: standard_error must be",
-    "workers,steps_per_second,bandwidth\n1,2,10GB\n": "line 2: bandwidth: bandwidth '10GB': unknown unit",
-    "workers,exmples_per_second\n1,64\n": "did you mean",
-    "workers,steps_per_second\n1,2\n0,3\n": "line 3: workers must be a whole number of at least 1, got 0",
-    "workers,steps_per_second\n1,nan\n": "line 2: steps_per_second must be finite and > 0, got 'nan'",
-    "workers,steps_per_second\n1,-2\n": "got -2",
-    "workers,steps_per_second\n1,1e11\n": "steps_per_second must be at most 1e+09",
-}
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_bad_csvs_name_file_line_and_value(tmp_path, text):
-    file = tmp_path / "t.csv"
-    file.write_text(text)
-    with pytest.raises(qm.DataError) as error:
-        qm.read_measurements(file)
-    assert str(error.value).count(str(file)) == 1
-    assert WRONG[text] in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("steps_per_second", lambda workers, T: workers / T),
-        ("rounds_per_second", lambda workers, T: 1 / T),
-        ("iterations_per_second", lambda workers, T: 1 / T),
-        ("step_time", lambda workers, T: T),
-    ],
-)
-def test_every_way_to_write_a_speed_is_the_steps_of_all_workers(tmp_path, column, value):
-    """n workers that each end a step every T seconds, in rounds or on their own, make n / T steps per second."""
-    times, relative = {1: 0.25, 2: 0.27, 8: 0.4}, 0.03
-    lines = [f"{n},{value(n, T)!r},{relative * value(n, T)!r}" for n, T in times.items()]
-    file = tmp_path / "t.csv"
-    file.write_text("\n".join([f"workers,{column},standard_error", *lines]))
-    for read in (qm.read_measurements, qm.load):
-        points = read(file)
-        assert {p.workers: p.steps_per_second for p in points} == pytest.approx({n: n / T for n, T in times.items()})
-        assert [p.standard_error / p.steps_per_second for p in points] == pytest.approx([relative] * 3)
-
-
 @pytest.mark.parametrize("strategy", ["sync-ps", "all-reduce"])
 def test_rounds_that_are_called_steps_are_noticed(tmp_path, strategy):
     """Rounds slow down by a few percent where steps of all workers nearly double; asynchronous steps are no rounds."""

@@ -36,7 +36,7 @@ def test_a_scenario_asks_what_keywords_ask():
     assert curves[0].at(4) > 1.02 * qm.predict(profile, workers=[4], method="mva").at(4)
 
 
-def test_every_name_of_a_scheme_and_a_collective_is_accepted_and_no_other():
+def test_names_of_schemes_and_collectives():
     rounds = qm.fit(example_profile("ddp-alexnet-40"))
     for field, table, wrong in (("scheme", SCHEMES, "dpp"), ("collective", COLLECTIVES, "rings")):
         for name, value in table.items():

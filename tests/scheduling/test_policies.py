@@ -13,7 +13,7 @@ def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):
     return qs.ClusterJob(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
 
 
-def test_a_floor_and_a_threshold_that_are_just_met_are_met():
+def test_floors_that_are_just_met():
     job = waiting("a", curve=qs.PowerLawCurve(0.5), remaining=5.0)
     least = waiting("a", curve={2: 3.0, 4: 5.0, 8: 6.5}, least_nodes=2, most_nodes=8)
     for policy, one, nodes in (
@@ -46,7 +46,7 @@ def test_backfilling_fills_holes_without_delaying_the_first():
     assert sjf.start.tolist() == [0, 13, 10]
 
 
-def test_fairness_is_over_a_share_of_a_fraction_of_a_node():
+def test_finish_time_fairness():
     """Of 4 nodes both have 2 for 10 s, then the long job all for 10 s: it met 1.5 jobs, so its share is 2 2/3 nodes."""
     curve = {1: 1.0, 2: 1.7, 3: 2.2, 4: 2.5}
     both = [qs.ClusterJob(name, arrival_time=5.0, steps=steps, curve=curve) for name, steps in (("a", 42), ("b", 17))]
@@ -57,7 +57,7 @@ def test_fairness_is_over_a_share_of_a_fraction_of_a_node():
     assert qs.schedule(both[:1], qs.EqualShare(), nodes=4).fairness == pytest.approx([1.0])  # all nodes are its share
 
 
-def test_attained_service_counts_nodes_and_demotes_at_the_exact_time():
+def test_attained_service_demotes_exactly():
     """The old job has 3 of 4 nodes: 60 node-seconds after 20 s; the new one then takes 2 for 20 s."""
     schedule = qs.schedule([job("old", 0, 3, 100), job("new", 1, 2, 20)], qs.LeastAttainedService((60.0,)), nodes=4)
     assert schedule.end == pytest.approx([120, 40])

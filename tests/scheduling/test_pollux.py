@@ -18,7 +18,7 @@ def outcome(pollux, workload, policy, curves="true", folder="workloads"):
 
 
 @pytest.mark.parametrize("policy", ["tiresias", "optimus"])
-def test_every_published_completion_time_is_reproduced(pollux, policy, monkeypatch):
+def test_published_completion_times(pollux, policy, monkeypatch):
     published = json.loads((pollux / "expected" / f"{policy}-1.0.json").read_text())
     for workload in WORKLOADS:
         result = outcome(pollux, workload, policy)
@@ -30,7 +30,7 @@ def test_every_published_completion_time_is_reproduced(pollux, policy, monkeypat
     assert outcome(pollux, WORKLOADS[5], policy).mean_response_time != pytest.approx(published["avgs"][WORKLOADS[5]])
 
 
-def test_the_command_of_the_reproduction_and_what_it_refuses(pollux, tmp_path):
+def test_command_of_the_reproduction(pollux, tmp_path):
     arguments = [str(pollux / "workloads" / "workload-6.csv"), "--traces", str(pollux / "traces"), "--format", "json"]
     found = json.loads(CliRunner().invoke(reproduce, [*arguments, "--policy", "tiresias"]).stdout)["policies"]
     assert found["tiresias"]["mean_response_time"] == pytest.approx(3469.69375)
@@ -79,7 +79,7 @@ def workload(tmp_path):
     return path
 
 
-def test_jobs_have_the_work_and_the_curve_that_were_measured(traces, workload):
+def test_pollux_jobs_as_measured(traces, workload):
     first, second = read_pollux(workload, traces)
     assert (first.arrival_time, second.arrival_time) == (0, 30)  # Unix time counts from the first arrival
     assert first.steps == pytest.approx(120)

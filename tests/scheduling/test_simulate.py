@@ -51,7 +51,7 @@ def test_a_failure_goes_back_to_the_last_checkpoint():
     assert schedule.end == pytest.approx([resume + 1000 - done])
 
 
-def test_a_job_that_would_fail_for_ever_is_given_up_in_one_line():
+def test_hopeless_jobs_are_refused():
     cluster = qs.Nodes(1, mean_time_to_failure=600)  # no checkpoints: a day without failure comes once in e^144 tries
     with pytest.raises(ModelError, match=r"job 'a': fails every 600 s on 1 nodes, but needs 8\.64e\+04 s until"):
         qs.schedule([job("a", 0, 86400, most_nodes=1)], qs.FIFO(), nodes=cluster)
@@ -59,7 +59,7 @@ def test_a_job_that_would_fail_for_ever_is_given_up_in_one_line():
     assert ended.failures > 10  # often, but gets through
 
 
-def test_prediction_error_changes_what_policies_see_and_not_what_runs():
+def test_prediction_error_misleads_policies_only():
     jobs = qs.Workload([job(f"{k}", k, 50 + k, qs.PowerLawCurve(0.6)) for k in range(40)])
     wrong = jobs.with_prediction_error(scaling=0.3, level=0.5, seed=2)
     true, misled = (qs.schedule(w, qs.RankPriced(), nodes=20).mean_response_time for w in (jobs, wrong))
@@ -72,7 +72,7 @@ def test_prediction_error_changes_what_policies_see_and_not_what_runs():
 
 
 @pytest.mark.parametrize("arrivals", ["poisson", "bursty", "regular"])
-def test_a_stream_has_the_load_and_the_variation_that_were_asked(arrivals):
+def test_load_and_variation_of_streams(arrivals):
     kinds = [
         qs.JobKind("a", curve=qs.PowerLawCurve(0.5), steps=40.0, requested_nodes=4, weight=3.0),
         qs.JobKind("b", curve=LINEAR, steps=300.0, variation=2.0, requested_nodes=3),
@@ -109,7 +109,7 @@ def test_curves_of_every_form_are_understood():
 STREAM = qs.Stream(qs.example_kinds(most=16), jobs=40, nodes=16)
 
 
-def test_a_study_has_intervals_and_does_not_depend_on_the_number_of_processes():
+def test_study_intervals_and_processes():
     asked = {"policies": [qs.FIFO(), qs.RankPriced()], "loads": [0.4, 0.8], "replications": 3}
     study = qs.sweep(STREAM, **asked)
     assert study.to_rows() == qs.sweep(STREAM, **asked, n_jobs=2, backend="threading").to_rows()
@@ -146,7 +146,7 @@ def test_ctrl_c_keeps_what_has_ended():
     assert "(interrupted)" in repr(study)
 
 
-def test_one_replication_has_no_interval_and_policies_that_differ_in_a_knob_are_rows_of_their_own():
+def test_study_of_one_replication():
     alone = repr(qs.sweep(STREAM, [qs.FIFO()], replications=1))
     assert "one replication gives no interval" in alone
     assert "nan" not in alone
@@ -202,7 +202,7 @@ def test_nonsense_is_refused_in_one_line(make, message):
         ),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_in_one_line(make, more):
+def test_unknown_arguments_are_refused(make, more):
     with pytest.raises(ModelError, match=r"argument.*; write [\w.]+\(name, .*=") as refusal:
         make(**more)
     assert "\n" not in str(refusal.value)

@@ -69,7 +69,7 @@ def test_a_job_alone_runs_at_what_brute_force_finds(drawn, data):
         assert alone(sizes, nodes=5).end[0] <= fixed.end[0] * (1 + 1e-9)
 
 
-def test_a_policy_that_does_not_choose_keeps_the_users_batch_size():
+def test_fifo_keeps_the_batch_size():
     """500 steps of noise scale 32: at 64 a step is worth 4/3; then 31.25 + 1 over 15.6 + 1; then 2."""
     schedule = alone(SIZES, batch_size=64, policy=qs.FIFO(), requested_nodes=2, most_nodes=3)
     worth = [4 / 3, (1 + 1000 / 32) / (1 + 1000 / 64), 2]
@@ -106,16 +106,13 @@ def test_a_stretch_ends_without_a_restart_or_a_question():
     assert ended.start.max() == pytest.approx(ended.end.min())  # three nodes are for one of them
 
 
-TABLES = st.fixed_dictionaries({n: st.floats(0.5, 20.0) for n in (1, 2, 3, 4)})
-
-
 def staged_job(curve, steps=100.0, name="a", **rest):
     return qs.ClusterJob(
         name, arrival_time=rest.pop("arrival_time", 0.0), steps=steps, curve=curve, most_nodes=4, **rest
     )
 
 
-def test_a_policy_that_knows_curves_gives_nodes_to_whom_they_help_now():
+def test_rank_prices_of_staged_curves():
     """In its first half nodes help a job, in the second they do not; the older of two is in its second."""
     staged = qs.StagedCurve([(1.0, {n: float(n) for n in (1, 2, 3, 4)}), (1.0, {1: 1.0, 2: 1.01, 3: 1.02, 4: 1.03})])
     held = {}

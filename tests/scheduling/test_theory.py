@@ -136,20 +136,3 @@ def test_hesrpt_is_its_closed_form(exponent, nodes):
         1 + 1e-6
     )
     assert qs.schedule(jobs, qs.EqualShare(divisible=True), nodes=nodes).mean_response_time > mean
-
-
-@pytest.mark.parametrize("exponent", [0.0, 0.3, 0.9, 0.999, 1 - 1e-9])
-def test_nodes_go_where_price_times_speed_is_largest_up_to_linear_speedup(exponent):
-    nodes, p = 40, 0.7
-    sizes = np.random.default_rng(1).exponential(100.0, 12)
-    jobs = [qs.ClusterJob(f"{k}", arrival_time=0, curve=qs.PowerLawCurve(p), steps=x) for k, x in enumerate(sizes)]
-    price = np.empty(12)
-    price[np.argsort(-sizes)] = rank_prices(12, exponent)
-    n = np.arange(nodes + 1.0)
-    worth = price[:, None] * np.diff(n**p)
-    changes = qs.schedule(jobs, qs.RankPriced(exponent), nodes=nodes, history=True).history
-    granted = {j: int(n) for time, j, n in changes if time == 0}
-    chosen = np.array([granted.get(k, 0) for k in range(12)])
-    assert chosen.sum() == nodes
-    taken = np.array([worth[k, m - 1] if m else np.inf for k, m in enumerate(chosen)])
-    assert taken.min() >= worth[np.arange(12), chosen].max() * (1 - 1e-9)

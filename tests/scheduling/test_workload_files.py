@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from refusals import refused
 
 from queuemodel import DataError, ModelError, copy_examples, example_profile
 from queuemodel import scheduling as qs
 from queuemodel.models import curve_of, predict
+from tests.oracles.refusals import refused
 
 HEADER = "name,arrival_time,steps,speeds,least_nodes,most_nodes,requested_nodes,kind,end_probability\n"
 GOOD = HEADER + "a,0,100,1:2.0 2:3.7 4:6.0,1,4,2,image,\nb,5,50,power 0.8 2.5,,,3,text,0.25\n"
@@ -41,7 +41,7 @@ BATCHES = "name,arrival_time,speeds,batch_size,noise_scales,steps,most_nodes,epo
 SPEEDS = "32=1:4.0 2:6.0;64=1:2.2 2:4.0 4:7.0"
 
 
-def test_one_noise_scale_leaves_the_work_to_steps_or_epochs_and_most_nodes_to_all_batch_sizes(written):
+def test_workload_of_adaptive_batch_sizes(written):
     cells = ["a,0,{},64,96,300,,,", "b,0,{},64,96,,,3,6400", "c,0,{},64,inf,300,,,", "d,0,{},32,96,300,3,,",
              "e,0,{},64,96,300,3,,"]  # fmt: skip
     steps, epochs, plain, near, few = qs.read_workload(written(BATCHES + "\n".join(cells).format(*[SPEEDS] * 5)))

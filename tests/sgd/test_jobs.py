@@ -39,7 +39,7 @@ def way(workers, *seconds):
     return Comparison((one,), workers, workers)
 
 
-def test_stretches_take_what_runs_took_between_the_same_losses():
+def test_stretches_between_equal_losses():
     """Also where a stretch took no time: it has a speed, and the whole takes as long."""
     job = job_of([way(2, 5.0, 10.0), way(4, 2.0, 6.0)], "a", name="a", arrival_time=0.0, stretches=2)
     found = [(part, curve(2), curve(4)) for part, curve in job.curve.stretches]
@@ -65,7 +65,7 @@ def test_by_a_law_it_has_one_speed_and_without_an_arrival_none():
             job_of(given, name, name="a", arrival_time=0)
 
 
-def test_arguments_that_do_not_fit_are_refused_in_one_line(compared):
+def test_unknown_arguments_are_refused(compared):
     for wrong in ({"arrival": 1.0}, {"arrival_time": 1.0, "nodes": 4}, {"arrival_time": 1.0, "steps": 9.0}):
         with pytest.raises(ModelError, match=r"argument.*; write (job_of|ClusterJob)\(.*arrival_time="):
             job_of(compared, "sync", name="a", **wrong)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refused
 
 from queuemodel import ModelError
 from queuemodel.sgd import Compared, Comparison, plan_strategies
+from tests.oracles.refusals import refused
 
 
 def compared(workers, seconds, spread=0.0, **rest):

@@ -52,7 +52,7 @@ def test_split_gives_every_example_to_one_worker(workers, concentration, seed):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_small_concentration_separates_classes_and_nonsense_is_refused():
+def test_small_concentration_separates_classes():
     pure = []
     for concentration in (0.05, np.inf):
         problem = split(make_problem("logistic", examples=400), 4, concentration=concentration)

@@ -26,7 +26,7 @@ def run(strategy, problem=SQUARES, workers=4, steps=60, learning_rate=0.05, **op
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
-def test_reaches_the_minimum_with_a_falling_rate_whatever_seeds_run_beside(strategy):
+def test_convergence_with_a_falling_rate(strategy):
     options = {"steps": 3000, "learning_rate": lambda k: 0.05 / (1 + k / 300), "clock": qd.Clock(cv=0.5)}
     done, alone = run(strategy, seeds=[3, 8], **options), run(strategy, seeds=[8], **options)
     first, last = done.losses[:, 0] - SQUARES.minimum, done.losses[:, -1] - SQUARES.minimum
@@ -38,7 +38,7 @@ def test_reaches_the_minimum_with_a_falling_rate_whatever_seeds_run_beside(strat
     assert np.allclose(done.losses[0, :4], done.losses[1, :4], rtol=1e-6) == strategy.exact
 
 
-def test_neighbours_of_a_torus_and_of_a_complete_graph_count_alike():
+def test_mixing_matrices():
     torus = qd.mixing_matrix("torus", 9)
     for i, row in enumerate(torus):
         near = [i, *(i // 3 * 3 + (i + by) % 3 for by in (1, 2)), *((i + 3 * by) % 9 for by in (1, 2))]

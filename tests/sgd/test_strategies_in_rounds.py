@@ -53,8 +53,8 @@ def alike(**cluster):
     return profile([([0.0, 0.0], [COMPUTED, COMPUTED], ends)] * 8, **cluster)
 
 
-def seconds(made, *ways, workers=4, **asked):
-    named = [Candidate(str(i), way) for i, way in enumerate(ways)]
+def seconds(made, *ways, workers=4, compression=0.0, **asked):
+    named = [Candidate(str(i), way, compression=compression) for i, way in enumerate(ways)]
     rows = compare(made, workers=workers, strategies=named, **asked).rows
     return [workers / row.steps_per_second for row in rows]
 
@@ -79,7 +79,7 @@ def test_special_cases_are_the_same_under_every_option(asked):
 
 
 @pytest.mark.parametrize("asked", OPTIONS, ids=str)
-def test_one_message_after_the_computation_takes_the_collectives_time(asked):
+def test_messages_after_the_computation(asked):
     """Of four ranks: top-k gathers, block sign and local SGD reduce, overlapped averaging hides what fits."""
     made = alike(bandwidth=BANDWIDTH / 0.95)
     question = {name: value for name, value in asked.items() if name != "gradient_precision"}
@@ -98,10 +98,11 @@ def test_one_message_after_the_computation_takes_the_collectives_time(asked):
     assert summed - alone == pytest.approx(taken(size), rel=0.01)
     assert gathered - alone == pytest.approx(taken(4 * named) / 2, rel=0.01)
     assert local - alone == pytest.approx(taken(SIZE) / 4, rel=0.01)
+    assert seconds(made, qd.LocalSGD(4), compression=7.0, **question)[0] - local == pytest.approx(7.0 / 4)
     assert ahead == pytest.approx([max(alone, taken(SIZE) / k) for k in (1, 3)], rel=0.02)
 
 
-def test_gossip_pays_for_the_links_between_racks_and_nodes():
+def test_gossip_between_racks_and_nodes():
     made, about = alike(bandwidth=BANDWIDTH / 0.95), {"workers": 8, "latency": 0.0}
     message = SIZE / BANDWIDTH  # to each of two neighbours, of which one is in the same rack, or on the same node
     for asked, expected in (

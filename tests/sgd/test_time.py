@@ -45,7 +45,7 @@ def test_runtimes_of_dutta_and_others(strategy, expected):
     assert np.isfinite(done.losses).all()
 
 
-def test_a_barrier_waits_for_the_slow_and_for_those_with_most_stragglers():
+def test_barrier_with_stragglers():
     """Of four workers, each with a binomial number of stragglers among eight steps."""
     clock = qd.Clock(0.5, straggler_probability=0.1, straggler_slowdown=10.0)
     most = (1 - stats.binom.cdf(np.arange(8), 8, 0.1) ** 4).sum()
@@ -66,7 +66,7 @@ def test_training_stops_when_all_have_arrived():
         assert (short.losses[:, :-1].min(axis=1) > goal).any()
 
 
-def test_a_round_waits_for_the_anchor_that_was_sent_a_round_earlier():
+def test_overlapped_rounds_wait_for_anchors():
     """Two exponential workers: when the slower one is late by an Exp(1), the next round makes it late by an Exp(1).
 
     With probability 1/2 it is still busy when the other may go on, and the round takes 3/2, else it takes 1.
@@ -89,7 +89,7 @@ def test_gossip_waits_for_neighbours(workers):
     assert seconds(qd.SquarmSGD("complete"), workers=workers, seeds=8)[0] == pytest.approx(harmonic(workers), rel=0.03)
 
 
-def test_blocked_workers_read_parameters_when_they_may_go_on():
+def test_bounded_staleness_reads_late():
     """Two workers, the first of which is ever one step ahead: it begins each step with its slower peer's update."""
 
     one_ahead, clock = qd.ServerSGD("bounded-staleness", staleness_bound=1), Even(slowness=(1.0, 10.0))
@@ -112,18 +112,6 @@ def test_a_barrier_of_any_law_is_an_order_statistic(cv, local_steps):
     assert found == pytest.approx(slowest(law, 4), rel=0.02)
 
 
-def test_who_completes_in_turns_is_one_update_late():
-    """Two workers in turns: each gradient is taken on parameters one update old; where both wait for both, on none."""
-    settings = {"workers": 2, "steps": 200, "learning_rate": 0.05, "clock": Even(slowness=(1.0, 1.0))}
-    done = qd.descend(PROBLEM, qd.ServerSGD(), seeds=2, **settings)
-    assert done.staleness.tolist() == [199 / 200] * 2
-    assert done.times[0, -1] == 100
-    for name in ("k-async", "k-sync"):
-        assert qd.descend(PROBLEM, qd.ServerSGD(name, 2), seeds=2, **settings).staleness.tolist() == [0, 0]
-    for cv in (0.0, 0.4, 1.0):  # of n workers each sees the updates of the n - 1 others, whatever the law
-        assert seconds(qd.ServerSGD(), clock=qd.Clock(1.0, cv))[1].staleness.mean() == pytest.approx(7, rel=0.02)
-
-
 def test_an_exact_gradient_takes_as_long_as_its_mini_batches():
     problem = qd.make_problem("least-squares", examples=60, batch_size=4)
     for own, batches in ((problem, 15), (qd.split(problem, 3), 5)):
@@ -137,7 +125,7 @@ def test_an_exact_gradient_takes_as_long_as_its_mini_batches():
 NOISY = qd.make_problem("least-squares", examples=400, features=8, batch_size=2, seed=4)
 
 
-def test_local_steps_on_different_data_end_where_theory_says():
+def test_fixed_point_of_local_steps():
     """Expected parameters obey x <- mean of x_i* + (I - eta H_i)^tau (x - x_i*), whose fixed point is no optimum."""
     problem, rate, local_steps = qd.split(NOISY, 8, concentration=0.1), 0.05, 64
     own = [replace(problem, features=NOISY.features[s], targets=NOISY.targets[s], shares=()) for s in problem.shares]

@@ -1,12 +1,12 @@
 """What makes no sense is refused in one line, before anything is compiled or indexed."""
 
 import pytest
-from by_hand import IDEAL, LINKS, profile_of, serial
 
 import queuemodel as qm
 from queuemodel.models import trace_curve
 from queuemodel.profile import Operation, Synchronization
 from queuemodel.simulator import simulate_operations
+from tests.oracles.by_hand import IDEAL, LINKS, profile_of, serial
 
 NAN, INF = float("nan"), float("inf")
 WRONG = {

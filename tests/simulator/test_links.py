@@ -3,13 +3,13 @@
 import msgspec
 import numpy as np
 import pytest
-from by_hand import RATE, profile_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.profile import Operation
 from queuemodel.simulator import estimate_links, simulate_operations
+from tests.oracles.by_hand import RATE, profile_of
 
 EFFICIENCY = 0.95  # of a nominal bandwidth carries tensors
 FAIR = {"loaded_trip": 0.0, "unfairness": 0.0}

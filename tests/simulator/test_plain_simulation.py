@@ -5,13 +5,13 @@ from collections import Counter
 import msgspec
 import numpy as np
 import pytest
-from by_hand import profile_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from plain_simulation import WINDOW, Cluster
 
 from queuemodel.profile import Operation, Synchronization
 from queuemodel.simulator import LinkRate, LinkRates, simulate_operations
+from tests.oracles.by_hand import profile_of
+from tests.oracles.plain_simulation import WINDOW, Cluster
 
 RATES = (1.0e6, 0.7e6)  # both directions, which differ
 LINKS = LinkRates(*map(LinkRate, RATES))

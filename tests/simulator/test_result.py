@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from by_hand import IDEAL, graphs, profile_of, serial, two_layers
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,6 +13,7 @@ import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.profile import Operation
 from queuemodel.simulator import LinkRate, LinkRates, plot_timeline, simulate_operations, trace_runs
+from tests.oracles.by_hand import IDEAL, graphs, profile_of, serial, two_layers
 
 PAUSED = profile_of(serial(update=0.1), pause=0.4)
 

@@ -3,12 +3,12 @@
 import msgspec
 import numpy as np
 import pytest
-from by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial, two_layers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel.profile import Operation
 from queuemodel.simulator import LinkRate, LinkRates, simulate_operations
+from tests.oracles.by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial, two_layers
 
 
 def rate(profile, workers=1, **settings):

@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from by_hand import LINKS, RATE, profile_of, serial
 
 import queuemodel as qm
 from queuemodel.models import trace_curve, trace_throughput
 from queuemodel.profile import Operation
 from queuemodel.simulator import LinkRate, LinkRates, simulate_operations, trace_runs
+from tests.oracles.by_hand import LINKS, RATE, profile_of, serial
 
-TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
+MEASURED = Path(__file__).parents[2] / "testbed" / "measured"
 TOGETHER, TAKEOVER = (
-    [json.loads(line) for line in (TESTBED / f"{name}.jsonl").read_text().splitlines()]
-    for name in ("together", "takeover")
+    [json.loads(line) for line in (MEASURED / f"{name}.jsonl").read_text().splitlines()]
+    for name in ("simultaneous_starts", "convergence_to_fair_share")
 )
 PAYLOAD = 125_000 * 1448 / 1514  # bytes per second of a link of 1 Mbit/s
 PACKET, TIMEOUT = 1448.0, 0.2

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schedules import direct, execute, part, routes, schedule
 
 import queuemodel as qm
 from queuemodel import transport as qc
+from tests.oracles.schedules import direct, execute, part, routes, schedule
 
 LINK = qc.Link(1e9, latency=20e-6, reduction_time=2e-10)
 EXCHANGES = [qc.Ring(), qc.RecursiveDoubling(), qc.HalvingDoubling()]
@@ -33,7 +33,7 @@ def by_pair(rows, nodes):
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23])
 @pytest.mark.parametrize("algorithm", SUMMED, ids=repr)
-def test_a_schedule_leaves_the_sum_everywhere_with_the_traffic_that_is_said(algorithm, nodes):
+def test_schedule_sums_with_stated_traffic(algorithm, nodes):
     whole = schedule(algorithm, nodes, blocks=3)
     assert is_summed(whole)
     rows = [(t.source, t.destination, whole.share(t)) for t in whole.transfers]
@@ -61,7 +61,7 @@ links = st.builds(qc.Link, st.floats(1e6, 1e11), latency=st.floats(0, 1e-3), red
 
 
 @given(st.sampled_from([*EXCHANGES, *map(qc.ParameterServers, (1, 2, 4))]), st.integers(1, 13), sizes, links)
-def test_exchanges_and_servers_take_what_their_formula_says(algorithm, nodes, size, link):
+def test_formulas_of_exchanges_and_servers(algorithm, nodes, size, link):
     taken, said = execute(schedule(algorithm, nodes), size, link), algorithm.time(size, nodes, link)
     assert taken == pytest.approx(said, rel=1e-6)
     assert nodes == 1 or taken != pytest.approx(1.02 * said, rel=1e-6, abs=0)
@@ -82,7 +82,7 @@ def test_halves_take_what_their_formula_says(algorithm, nodes, size, link):
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6, 7, 8, 11])
 @pytest.mark.parametrize("algorithm", HALVED, ids=repr)
-def test_a_reduce_scatter_leaves_each_piece_summed_once_and_a_gather_brings_it_to_all(algorithm, nodes):
+def test_reduce_scatter_and_all_gather(algorithm, nodes):
     scatter, gather = (part(kind, algorithm, nodes) for kind in ("reduce-scatter", "all-gather"))
     values = np.random.default_rng(0).integers(-(10**9), 10**9, size=(nodes, scatter.result))
     held, summed = scatter.combine(values), values.sum(axis=0)
@@ -127,7 +127,7 @@ def test_hierarchies_take_what_their_formula_says(between, nodes, per_node, insi
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 6, 8, 13, 32])
-def test_a_pipelined_double_tree_takes_about_what_its_formula_says(nodes):
+def test_double_tree_formula(nodes):
     link, V = qc.Link(1e9, latency=1e-6, reduction_time=5e-11), 1e8
     algorithm = qc.DoubleBinaryTree(blocks=24)
     taken = execute(schedule(algorithm, nodes), V, qc.Link(1e9, latency=1e-6))
@@ -145,7 +145,7 @@ def test_a_pipelined_double_tree_takes_about_what_its_formula_says(nodes):
     (qc.torus(8, 8), 17), (qc.mesh(8, 8), 32), (qc.complete(8), 1), (qc.mesh(2, 3), None), (qc.ring(5), None),
     (qc.torus(3, 3), None),
 ], ids=lambda value: getattr(value, "name", value))  # fmt: skip
-def test_multitree_sums_within_its_time_in_the_published_steps(topology, steps):
+def test_multitree_in_published_steps(topology, steps):
     algorithm, n, link = qc.MultiTree(topology), topology.nodes, qc.Link(1e9, latency=1e-6)
     assert steps is None or algorithm.steps == steps
     assert algorithm.steps >= math.ceil(n * (n - 1) / len(topology.links))
@@ -175,7 +175,7 @@ def test_hoplite_chooses_the_published_depths(size, depths):
 
 
 @pytest.mark.parametrize(("nodes", "cap", "depth"), [(4, 100, 0), (9, 100, 0), (7, 3, 1), (15, 3, 2), (16, 2, 3)])
-def test_hoplite_takes_what_its_formula_says_when_blocks_are_small(nodes, cap, depth):
+def test_hoplite_formula_for_small_blocks(nodes, cap, depth):
     algorithm, size, blocks = qc.Hoplite(), 1e8, 64
     link = qc.Link(1e9, latency=size / 1e9 / cap)
     assert algorithm.depth(size, nodes - 1, link) == depth
@@ -193,7 +193,7 @@ def test_hoplite_takes_what_its_formula_says_when_blocks_are_small(nodes, cap, d
 
 
 @given(st.integers(2, 40), st.integers(0, 40))
-def test_bytes_are_split_so_that_all_links_are_equally_busy(nodes, extra):
+def test_split_servers_balance_links(nodes, extra):
     algorithm, n, k = qc.SplitServers(extra), nodes, extra
     rows = algorithm.traffic(n)[0]
     sent = np.bincount(rows[:, 0].astype(int), rows[:, 2], minlength=n + k)
@@ -219,7 +219,7 @@ def test_bytes_are_split_so_that_all_links_are_equally_busy(nodes, extra):
 @pytest.mark.parametrize("oversubscription", [1.0, 3.0, 8.0, 16.0])
 @pytest.mark.parametrize(("nodes", "per"), [(8, 4), (16, 4), (12, 4), (10, 4), (8, 8)])
 @pytest.mark.parametrize("algorithm", [*EXCHANGES, qc.ParameterServers(), qc.DoubleBinaryTree(blocks=24)], ids=repr)
-def test_racks_slow_an_algorithm_down_as_its_schedule_does(algorithm, nodes, per, oversubscription):
+def test_racks_slow_schedules_down(algorithm, nodes, per, oversubscription):
     """Rings as exactly as without racks; others, whose messages meet otherwise on a narrow core, within 15 %."""
     whole, link, V = schedule(algorithm, nodes), qc.Link(1e9), 1e8
     longer = execute(whole, V, link, routes(whole, per_rack=per, oversubscription=oversubscription))
@@ -264,7 +264,7 @@ def test_racks_stand_inside_or_outside_of_ranks_on_nodes():
     (lambda: qc.DoubleBinaryTree(0), "blocks"), (lambda: qc.torus(0, 3), "rows"),
     (lambda: qc.MultiTree(qc.Topology(4, ((0, 1), (1, 0), (2, 3), (3, 2)))), "cannot reach"),
 ])  # fmt: skip
-def test_what_makes_no_sense_is_one_line(make, match):
+def test_impossible_collectives_are_refused(make, match):
     with pytest.raises(qm.ModelError, match=match) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -8,8 +8,8 @@ import pytest
 
 from queuemodel import predict
 from queuemodel.adapters import read_mirrored
+from testbed.recordings import unpacked
 from validation.data_parallel import OURS, read_ranks
-from validation.testbed.recordings import unpacked
 
 SERIES = unpacked(OURS)
 AGAIN, BEFORE = SERIES / "mirrored-resnet50-60-packs-again", SERIES / "mirrored-resnet50-60-packs"
@@ -30,7 +30,7 @@ def packs(profile, ranks):
     return {tuple(bucket.bytes for bucket in one.buckets) for one in profile.rounds if one.ranks == ranks}
 
 
-def test_packs_too_small_to_be_recorded_have_the_sizes_of_another_run(profile):
+def test_small_packs_have_recorded_sizes(profile):
     """Among three ranks, buffers are a third of a pack: below the 256 KiB that TensorFlow records."""
     assert packs(profile, 3) == packs(profile, 2)
     (sizes,) = packs(profile, 2)

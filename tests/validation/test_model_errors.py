@@ -72,7 +72,7 @@ def test_what_waiting_adds_is_found(size):
     assert learn_waiting(found) == pytest.approx(size, abs=0.025)
 
 
-def test_intervals_of_kinds_left_out_hold_what_they_promise_however_few_taught_them():
+def test_coverage_of_kinds_left_out():
     rng = np.random.default_rng(4)
     found = made_up(rng, kinds=60)
     assert inside(leave_kind_out(found)) == pytest.approx(0.9, abs=0.03)

@@ -8,7 +8,7 @@ from queuemodel.transport import NCCL, Ring
 from validation.nccl import SMALL, all_reduce_times, aws_rounds, compare_aws, of_two_nodes
 
 
-def test_small_messages_take_as_long_on_many_nodes_as_the_law_says_and_not_a_ring():
+def test_nccl_latency_on_many_nodes():
     for by_nodes in all_reduce_times().values():
         links = {law: of_two_nodes(law, *by_nodes[2]) for law in (NCCL(), Ring())}
         for n, (sizes, seconds) in by_nodes.items():

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from testbed.recordings import unpacked
 from validation.sharded import (
     GIVEN,
     NCCL,
@@ -14,11 +15,12 @@ from validation.sharded import (
     series,
     table,
 )
-from validation.testbed.recordings import unpacked
+
+FOLDERS = unpacked(GIVEN)
 
 
 def test_series_are_within_the_goal():
-    found = [compare_sharded(folder) for folder in sorted(GIVEN.iterdir())]
+    found = [compare_sharded(folder) for folder in sorted(FOLDERS.iterdir())]
     errors, kept = (np.abs(np.concatenate(own)) for own in zip(*[(c.errors, kept) for c, kept in found], strict=True))
     assert errors.mean() < 0.03
     assert errors.max() < 0.06
@@ -59,7 +61,7 @@ def test_measured_gathers_narrow_a_table():
 
 
 def test_changes_are_judged_by_rounds():
-    comparison, _ = compare_sharded(GIVEN / "fsdp-gpt8-60")
+    comparison, _ = compare_sharded(FOLDERS / "fsdp-gpt8-60")
     rate = float(comparison.curve.iterations_per_second[0])
     one = Changed("series", {"accumulation": 4}, 3, rate / 1.1, comparison.curve)
     assert abs(one.error - 0.1) < 1e-9

@@ -6,20 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from testbed.recordings import unpacked
+from testbed.workload import TestbedError, read_workload
 from validation.series import folder_of_trace
-from validation.testbed.recordings import unpacked
-from validation.testbed.workload import TestbedError, read_workload
 
-TESTBED = Path(__file__).parents[2] / "validation" / "testbed"
-PLACES = [unpacked(TESTBED / "rounds" / place) for place in ("series", "changed", "sharded")]
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "validation" / "data" / "testbed"
+PLACES = [unpacked(RECORDED / place) for place in ("data_parallel", "changed", "sharded")]
 ROUNDS = sorted((path for place in PLACES for path in place.glob("*")), key=lambda folder: folder.name)
-SERIES = sorted(
-    (path.parent for place in ("series", "blind") for path in unpacked(TESTBED / place).glob("*/links.json")),
-    key=lambda folder: folder.name,
-)
+SERVERS = [unpacked(RECORDED / place) for place in ("parameter_servers", "held_out")]
+SERIES = sorted((path.parent for place in SERVERS for path in place.glob("*/links.json")), key=lambda one: one.name)
 
 
-@pytest.mark.parametrize("file", sorted(TESTBED.glob("workloads/*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(ROOT.glob("testbed/workloads/*.json")), ids=lambda file: file.stem)
 def test_every_workload_file_can_be_read(file):
     workload = read_workload(file)
     assert workload.name == file.stem
@@ -51,8 +50,8 @@ BAD = {
 
 
 @pytest.mark.parametrize(("good", "change", "word"), [(name, *bad) for name, own in BAD.items() for bad in own])
-def test_a_workload_that_cannot_be_is_refused_in_one_line(tmp_path, good, change, word):
-    file, known = tmp_path / "bad.json", json.loads((TESTBED / "workloads" / f"{good}.json").read_text())
+def test_impossible_workloads_are_refused(tmp_path, good, change, word):
+    file, known = tmp_path / "bad.json", json.loads((ROOT / "testbed" / "workloads" / f"{good}.json").read_text())
     file.write_text(json.dumps(known | change))
     with pytest.raises(TestbedError, match=word) as caught:
         read_workload(file)

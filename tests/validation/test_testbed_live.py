@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from validation.testbed import network
-from validation.testbed.recordings import unpacked
+from testbed import network
+from testbed.recordings import unpacked
 
 pytestmark = pytest.mark.testbed
 WORKLOADS = Path(network.__file__).parent / "workloads"
@@ -31,7 +31,7 @@ def need(framework):
 
 def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
     need("tensorflow")
-    from validation.testbed.measure import measure
+    from testbed.measure import measure
 
     asked = {"workers": [1, 2], "trace_steps": 2, "priority": -5}
     rows = measure(WORKLOADS / "tiny.json", tmp_path / "series", one_worker_s=20, **asked)
@@ -55,7 +55,7 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
 
 def test_two_ranks_are_measured_round_by_round(tmp_path):
     need("torch")
-    from validation.testbed.rounds.measure import measure
+    from testbed.rounds.measure import measure
 
     rows = measure(WORKLOADS / "ddp-tiny.json", tmp_path / "series", ranks=[2], seconds=2, trace_rounds=2, priority=-5)
 
@@ -70,7 +70,7 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
 
 def test_two_ranks_that_share_parameters_gather_and_scatter_them(tmp_path):
     need("torch")
-    from validation.testbed.rounds.measure import measure
+    from testbed.rounds.measure import measure
 
     rows = measure(WORKLOADS / "fsdp-tiny.json", tmp_path / "series", ranks=[2], seconds=2, trace_rounds=2, priority=-5)
 

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from validation.testbed.queues import arrive, empty_links, leave, no_packets
+from testbed.queues import arrive, empty_links, leave, no_packets
 
 RATE, BURST, SIZE = 1.514e6, 15_140.0, 1514  # bytes: a packet takes a millisecond, ten pass at once
 
@@ -57,7 +57,7 @@ def test_a_link_carries_its_rate_after_its_bucket():
     assert times == pytest.approx([max(0, 1e-3 * (i - 9)) for i in range(60)], abs=1e-5)
 
 
-def test_a_policer_passes_its_bucket_and_its_rate_and_holds_nothing_back():
+def test_policer_passes_bucket_and_rate():
     link, passed = Link(most=0.0), 0
     for step in range(2000):  # twice the rate
         link.send(0.0005 * step, flow=1)
@@ -68,7 +68,7 @@ def test_a_policer_passes_its_bucket_and_its_rate_and_holds_nothing_back():
     assert link.counters["drops"] == 2000 - passed
 
 
-def test_a_plain_queue_keeps_their_order_and_drops_what_comes_last():
+def test_plain_queue_drops_the_tail():
     link = Link(most=20 * SIZE)
     for i in range(60):
         link.send(0.0, flow=i)

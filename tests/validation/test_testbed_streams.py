@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the accelerator takes the place of torch.cpu's streams")
 
-from validation.testbed.rounds import sharded_job  # noqa: E402
-from validation.testbed.rounds.accelerator import Engine, Event, Stream, install  # noqa: E402
+from testbed.rounds import sharded_job  # noqa: E402
+from testbed.rounds.accelerator import Engine, Event, Stream, install  # noqa: E402
 
 LIMIT = 20.0  # seconds for what cannot take long, and never comes if the order is wrong
 
@@ -67,7 +67,7 @@ def test_two_streams_share_one_engine_in_the_order_of_issue():
     assert first.end <= second.start
 
 
-def test_work_waits_for_what_came_before_an_event_and_for_nothing_after_it():
+def test_work_waits_for_an_event():
     compute, talk, before, after = Stream(), Stream(), Gate(), Gate()
     engine = Engine()
     early = compute.issue(engine, "early", before)
@@ -87,7 +87,7 @@ def test_work_waits_for_what_came_before_an_event_and_for_nothing_after_it():
     finish(late)
 
 
-def test_a_stream_that_waits_for_a_stream_waits_for_what_that_one_waits_for():
+def test_stream_waits_are_transitive():
     first, between, last, gate = Stream(), Stream(), Stream(), Gate()
     work = first.issue(Engine(), "work", gate)
     between.wait_stream(first)  # and has no work of its own

@@ -12,8 +12,8 @@ pytest.importorskip("tensorflow", reason="reading the testbed's traces needs Ten
 
 from queuemodel.simulator import estimate_links, simulate_operations
 from validation.__main__ import HERE, table
-from validation.blind import predicted_now, predicted_then
 from validation.data_parallel import compare_data_parallel
+from validation.held_out import predicted_now, predicted_then
 from validation.model_errors import FILE, PARTS, calibrated, errors_of, leave_kind_out
 from validation.published import compare_cloud
 from validation.series import compare_testbed, compare_unusual, kind_of, read_testbed, series_folders
@@ -77,7 +77,7 @@ def replayed(profile, links=None):
     return 1 / simulate_operations(profile, workers=1, steps=2000, loaded_trip=0.0, links=links).throughput / recorded
 
 
-def test_one_worker_makes_the_very_steps_that_were_recorded(profiles):
+def test_one_worker_replays_its_steps(profiles):
     stalled = "resnet50-60-bbr-12ms-ordered"  # half of its fetches stood still in the middle, for 40 to 120 ms
     every = [profile for folder, profile in [*profiles[0], *profiles[1]] if folder.name != stalled]
     for profile in every:
@@ -87,7 +87,7 @@ def test_one_worker_makes_the_very_steps_that_were_recorded(profiles):
     assert abs(replayed(every[0], slower) - 1) > 0.008
 
 
-def test_cubic_is_right_as_what_it_is_and_wrong_as_bbr(profiles, groups):
+def test_cubic_told_as_bbr_is_wrong(profiles, groups):
     pairs = zip(profiles[0], groups["trace"], strict=True)
     ((folder, cubic), right) = next(pair for pair in pairs if pair[0][0].name == "alexnet-60-cubic-25ms")
     assert (cubic.cluster.congestion_control, cubic.cluster.buffer) == ("cubic", 0.025)
@@ -120,7 +120,7 @@ def test_intervals_hold_on_kinds_of_network_left_out(groups, names):
     assert [packaged[part] for part in PARTS] == pytest.approx(calibrated(found), abs=0.02), "validation.model_errors"
 
 
-def test_networks_that_nobody_had_measured_are_predicted_about_as_well_as_those_learnt_from():
+def test_held_out_networks_are_predicted():
     then, _, waiting = predicted_then()
     for method, most in (("trace", 0.05), ("mva", 0.07), ("all-reduce", 0.02)):
         some = [c for c in then if c.method == method]
@@ -130,7 +130,7 @@ def test_networks_that_nobody_had_measured_are_predicted_about_as_well_as_those_
     assert np.mean([c.error for c in waiting]) < 0.1
 
 
-def test_queues_that_no_series_had_before_are_known_or_seen():
+def test_queues_of_other_disciplines():
     then, now = ({(c.name.split()[0], c.method): c for c in found} for found in (predicted_then()[1], predicted_now()))
     for method in ("trace", "mva"):
         policed = "alexnet-60-cubic-policed", method
