@@ -154,6 +154,7 @@ class Changes(TypedDict, total=False):
     parameter_servers: int | None
     shards: Iterable[float] | None
     bandwidth: float | str | None
+    other_traffic: float | str | None
     accelerator_speed: float | None
     worker_speeds: Iterable[float] | None
     batch_size: int | None
