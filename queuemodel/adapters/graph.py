@@ -14,7 +14,7 @@ from ..profile.records import Kind, Operation
 from .recordings import RECEIVED, Interval, TracedOperation, TracedStep, Transfer, constant, length, union
 
 # operations that wait instead of working
-WAITING = re.compile(r"NoOp|_?(Host)?(Send|Recv)|(Queue|RandomShuffleQueue)\w*Dequeue\w*|.*TakeGradient|Barrier\w*")
+WAITS = re.compile(r"NoOp|_?(Host)?(Send|Recv)|(Queue|RandomShuffleQueue)\w*Dequeue\w*|.*TakeGradient|Barrier\w*")
 
 IDLE, JOINED = constant("idle"), constant("joined")  # longer ones split a computation
 NEGLIGIBLE, MOST_COMPUTATIONS = constant("negligible"), constant("most_computations")
@@ -45,7 +45,7 @@ class StepGraph:
         one = self.nodes[node]
         if isinstance(one, Transfer):
             return "fetch" if one.destination == self.worker else "push" if one.source == self.worker else None
-        if WAITING.fullmatch(one.op):
+        if WAITS.fullmatch(one.op):
             return None
         if one.task == self.worker:
             return "compute"

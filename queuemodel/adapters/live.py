@@ -37,7 +37,7 @@ LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
 WATCH = 2.0  # seconds without a message after which servers elsewhere are checked
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
-KINDS = {
+BACKEND_KINDS = {
     "warmup": "warming up",
     "traced": "tracing",
     "untraced": "timing without traces",
@@ -344,7 +344,7 @@ class Run:
         if "step" in message:
             self.doing = "training"
             self.done = min(self.done + 1, self.backend.total)
-            self.bar.set_description(KINDS[message["step"]], refresh=False)
+            self.bar.set_description(BACKEND_KINDS[message["step"]], refresh=False)
             self.bar.update(self.done - self.bar.n)
             if self.on_step is not None:
                 self.on_step(message["step"], self.done, self.backend.total)

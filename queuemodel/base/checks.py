@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from .errors import DataError, MissingDependencyError, ModelError, QueueModelError
 
-LARGEST = 1e9  # times and ratios above it are mistakes of units; below it no product overflows
+LARGEST_NUMBER = 1e9  # times and ratios above it are mistakes of units; below it no product overflows
 MOST_EXAMPLES = 10**15  # of an epoch, of a batch, or until a target: tokens are examples, too
 SLOWEST_LINK, FASTEST_LINK = 1e3, 1e15  # bytes per second; what lies outside is in another unit
 SMALLEST_POSITIVE = 1e-15  # what must be above 0 is above it by more than rounding
@@ -60,7 +60,7 @@ def require_number(
     *,
     unit: str = "",
     positive: bool = False,
-    largest: float = LARGEST,
+    largest: float = LARGEST_NUMBER,
     error: type[QueueModelError] = ModelError,
 ) -> float:
     """The value as a finite float >= 0 (``positive``: > 0), or raise an ``error`` that names it."""

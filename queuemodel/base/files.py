@@ -23,7 +23,7 @@ from typing import Any
 
 from .checks import (
     JSON,
-    LARGEST,
+    LARGEST_NUMBER,
     SMALLEST_POSITIVE,
     got,
     require_count,
@@ -272,7 +272,7 @@ class Row:
             return default
         return require_number(self._read(column), f"{self.where}: {column}", error=DataError, **limits)
 
-    def quantity(self, column: str, parse: Callable[[str], float], *, largest: float = LARGEST) -> float | None:
+    def quantity(self, column: str, parse: Callable[[str], float], *, largest: float = LARGEST_NUMBER) -> float | None:
         """A number with its unit, read by ``parse``; None for an empty cell."""
         if not self.given(column):
             return None

@@ -24,7 +24,7 @@ PRINTED = {"predict": "method workers steps_per_second", "compare": "strategy by
            "fit": "parameter identified", "solve": "solver bottleneck", "schedule": "nodes policies",
            "schedule-study": "runs table", "simulate or next-measurement": "rows"}  # fmt: skip
 #: The first byte of JSON, or "" for a table; names in it; what has all of them, and what takes it.
-KNOWN = [
+KNOWN_FILES = [
     ("{", "queuemodel-profile", "a profile; queuemodel predict takes it"),
     ("{", "queuemodel-network", "a queueing network; queuemodel solve takes it"),
     *(("{", name, "a Chrome trace; torch.profiler's become a profile by queuemodel import-trace") for name in TRACE),
@@ -48,5 +48,5 @@ def mistaken(content: str | bytes, expected: Collection[str]) -> str:
     text = (content[:HEAD] if isinstance(content, str) else content[:HEAD].decode(errors="replace")).lstrip()
     json = text[:1] if text.startswith(("{", "[")) else ""
     names = {*(re.findall(r'"([\w-]+)"', text) if json else re.split(r'[\s",;]+', text.partition("\n")[0]))} or {"{}"}
-    fitting = (row for row in KNOWN if row[0] == json and names.issuperset(row[1].split()))
+    fitting = (row for row in KNOWN_FILES if row[0] == json and names.issuperset(row[1].split()))
     return next(("" if {*needed.split()} <= {*expected} else what for _, needed, what in fitting), "")

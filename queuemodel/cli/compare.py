@@ -16,7 +16,7 @@ from ..models.predict import load
 from ..profile.profile import Profile
 from ..profile.scenario import CALLED, SHARDED
 from ..report import SUFFIXES
-from ..sgd import KINDS, NAMES, compare, plan_strategies, plot_time_to_target
+from ..sgd import NAMES, PROBLEM_KINDS, compare, plan_strategies, plot_time_to_target
 from . import options as ask
 
 #: How else the compared strategies are called; none shards its parameters.
@@ -33,10 +33,12 @@ SYNONYMS = {
 @ask.one_of("--strategy", NAMES, "Strategies to compare; may be repeated.",
             SYNONYMS, multiple=True,
             show_default="all that the profiled machines can run")  # fmt: skip
-@ask.one_of("--problem", KINDS, "Convex or neural problem to train instead of the job.")
+@ask.one_of("--problem", PROBLEM_KINDS, "Convex or neural problem to train instead of the job.")
 @ask.option("--convergence", ask.FILE,
             "CSV with batch_size,examples: measured examples to the target, one row per seed.")  # fmt: skip
-@ask.option("--target-loss", ask.POSITIVE, "Of --problem.", show_default="98 % of the way to the minimum", common=False)
+@ask.option(
+    "--target-loss", ask.ABOVE_ZERO, "Of --problem.", show_default="98 % of the way to the minimum", common=False
+)
 @ask.option("--steps", ask.COUNT, "Per worker on --problem, at most.  [default: 1000]", common=False)
 @ask.option("--seeds", ask.COUNT, "Runs per strategy on --problem.  [default: 8]", common=False)
 @ask.MACHINES

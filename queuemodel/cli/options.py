@@ -22,10 +22,10 @@ from ..base.files import count_in, number_in, or_zero, parse_bandwidth, parse_du
 from ..base.results import Result, Rows
 from ..profile.job import MOST_WORKERS
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, FLAG, KINDS, of_group
+from ..profile.scenario import FIELD_KINDS, FIELDS, FLAG, of_group
 
 #: More customers or nodes than this are a typing mistake.
-LARGEST = 1_000_000
+LARGEST_OPTION = 1_000_000
 
 
 class Parsed(click.ParamType):
@@ -79,7 +79,7 @@ def _number(
 
 def each(parse: Callable[[str], float]) -> Callable[[str], Callable[[int], list[float]]]:
     """Values by worker, the last one for all that follow (``10Gbit/s*3,1Gbit/s``), as a function of their number."""
-    counted = _number(count_in, require_count, "count", most=LARGEST)
+    counted = _number(count_in, require_count, "count", most=LARGEST_OPTION)
 
     def parse_each(text: str) -> Callable[[int], list[float]]:
         values: list[float] = []
@@ -118,9 +118,9 @@ def _price(text: str) -> Any:
 BANDWIDTH = Parsed("bandwidth", parse_bandwidth)
 DURATION = Parsed("duration", parse_duration)
 DURATION_OR_NONE = Parsed("duration", or_zero(parse_duration))
-SIZE = Parsed("size", parse_size)
-COUNTS, WORKERS = (Parsed("counts", partial(_counts, most=most)) for most in (LARGEST, MOST_WORKERS))
-COUNT = Parsed("count", _number(count_in, require_count, most=LARGEST))
+SIZE_OPTION = Parsed("size", parse_size)
+COUNTS, WORKERS = (Parsed("counts", partial(_counts, most=most)) for most in (LARGEST_OPTION, MOST_WORKERS))
+COUNT = Parsed("count", _number(count_in, require_count, most=LARGEST_OPTION))
 WORKER_COUNT = Parsed("count", _number(count_in, require_count, most=MOST_WORKERS))
 #: For a check that follows.
 WHOLE = Parsed("count", count_in)
@@ -128,9 +128,9 @@ AMOUNT = Parsed("count", _number(count_in, require_count, most=MOST_EXAMPLES))
 RUNS = Parsed("WORKERS[@BANDWIDTH]=STEPS/S", _run)
 SEED = Parsed("seed", _number(count_in, require_seed))
 LOAD = Parsed("load", _number(share_in, require_number, positive=True, largest=10))
-POSITIVE = Parsed("number", _number(number_in, require_number, positive=True))
+ABOVE_ZERO = Parsed("number", _number(number_in, require_number, positive=True))
 PRICE = Parsed("price", _number(_price, require_number, positive=True))
-SHARE = Parsed("share", _number(share_in, require_share))
+FRACTION = Parsed("share", _number(share_in, require_share))
 INNER_SHARE = Parsed("share", _number(share_in, require_share, open_ended=True))
 
 FILE = click.Path(dir_okay=False)
@@ -276,7 +276,11 @@ ALSO = {"gpus_per_node": " --ranks-per-node"}
 
 def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
-    kind, flag, field = KINDS[name], f"--{name.replace('_', '-')}{ALSO.get(name, '')} {name}", FIELDS[name].metadata
+    kind, flag, field = (
+        FIELD_KINDS[name],
+        f"--{name.replace('_', '-')}{ALSO.get(name, '')} {name}",
+        FIELDS[name].metadata,
+    )
     words, where = field["help"], {"section": field["section"], "common": field["common"]}
     where["show_default"] = UNLESS_GIVEN.get(name, False)
     if kind.names:
@@ -323,8 +327,8 @@ PREDICTION = together(
 )  # fmt: skip
 
 #: What is trained, one of these, and what a number of workers is chosen for.
-GOALS = together(
-    option("--epochs", POSITIVE, "Passes over the data set."),
+GOAL_OPTIONS = together(
+    option("--epochs", ABOVE_ZERO, "Passes over the data set."),
     option("--steps", AMOUNT, "Instead of epochs: steps of each worker, or iterations.", section="Job", common=False),
     option("--examples", AMOUNT, "Instead of epochs: examples, like 90M.", common=False),
     option("--tokens", AMOUNT, "Instead of epochs: tokens, like 15T; see also --steps and --examples."),
@@ -333,7 +337,7 @@ GOALS = together(
     option("--price price_per_node_hour", PRICE, "Price per node and hour."),
     option("--currency", str, "Of the price, like EUR.", metavar="NAME"),
     option("--budget", PRICE, "Largest cost of the training; needs --price."),
-    option("--min-efficiency", SHARE, "Least efficiency over one worker, or the smallest measured group, 0 to 1.",
+    option("--min-efficiency", FRACTION, "Least efficiency over one worker, or the smallest measured group, 0 to 1.",
            common=False),
 )  # fmt: skip
 
@@ -345,7 +349,7 @@ def specified(options: dict[str, Any], workers: int) -> dict[str, Any]:
 
 
 #: Of an unknown terminal.
-COLUMNS = 80
+TERMINAL_COLUMNS = 80
 
 
 @dataclass(frozen=True, repr=False)
@@ -386,7 +390,7 @@ def show(result: Result, output_format: str, *, explain: bool = False) -> None:
         writer.writerows(rows)
         click.echo(text.getvalue(), nl=False)
     else:
-        width = shutil.get_terminal_size((COLUMNS, 0)).columns
+        width = shutil.get_terminal_size((TERMINAL_COLUMNS, 0)).columns
         answer, tables, notes = result._paragraphs(width, explain=explain, how="--explain")
         parts = [answer and click.style(answer, bold=True), tables, notes and click.style(notes, dim=True)]
         click.echo("\n".join(filter(None, parts)), color=False if os.environ.get("NO_COLOR") else None)

@@ -103,10 +103,10 @@ def predict_command(output_format: str, explain: bool, plot: str | None, **optio
 
 @ask.command()
 @ask.PREDICTION
-@ask.GOALS
-@ask.option("--min-marginal-speedup", ask.SHARE, "Least speedup that each worker adds, 0 to 1.",
+@ask.GOAL_OPTIONS
+@ask.option("--min-marginal-speedup", ask.FRACTION, "Least speedup that each worker adds, 0 to 1.",
             common=False)  # fmt: skip
-@ask.option("--throughput", ask.POSITIVE, "Least number of examples, or tokens, per second.", common=False)
+@ask.option("--throughput", ask.ABOVE_ZERO, "Least number of examples, or tokens, per second.", common=False)
 @ask.option("--instances", ask.FILE, "CSV of machine types and prices, to choose from.", common=False)
 @ask.OUTPUT
 def plan_command(output_format: str, explain: bool, instances: str | None, **options: Any) -> None:
@@ -159,7 +159,7 @@ def next_measurement_command(output_format: str, **options: Any) -> None:
 
 @ask.command()
 @ask.PREDICTION
-@ask.GOALS
+@ask.GOAL_OPTIONS
 @ask.option("-o --output", ask.FILE, "The page to write (.html).", required=True)
 @ask.option("--name", help="Of the job, in the title.  [default: the profile's, or the file's]", common=False)
 @ask.option("--show shown", ask.WORKER_COUNT, "Number of workers that the page shows first.", common=False)

@@ -184,7 +184,7 @@ def serve_command(job: str, **cluster: str) -> None:
         os._exit(130)
 
 
-FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
+FILES = (*pytorch.TRACE_SUFFIXES, ".pb", ".pb.gz")
 
 
 @ask.command()
@@ -194,7 +194,7 @@ FILES = (*pytorch.SUFFIXES, ".pb", ".pb.gz")
 @ask.option("--name", default="", help="Job name.")
 @ask.option("--bandwidth", ask.BANDWIDTH, help="Nominal bandwidth of each host's link, like 10Gbit/s.")
 @ask.NETWORK
-@ask.option("--parameter-bytes", ask.SIZE, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
+@ask.option("--parameter-bytes", ask.SIZE_OPTION, help="Of all parameters, like 98MB; needed for *.xplane.pb.")
 @ask.option("--workers", ask.WORKER_COUNT, show_default="those in the traces", help="That trained.")
 @ask.option("--dataset-size", ask.AMOUNT, help="Examples per epoch.")
 @ask.format_option
@@ -224,7 +224,7 @@ def import_trace_command(
     job["progress"] = ask.watched()
     for folder in folders:
         _require_traces(Path(folder))
-    if any(_holds(folder, pytorch.SUFFIXES) for folder in folders):
+    if any(_holds(folder, pytorch.TRACE_SUFFIXES) for folder in folders):
         _refuse({"--parameter-bytes": whole, "--workers": workers}, "PyTorch's traces")
         profile = pytorch.read_pytorch(folders, say=remarks.append, **job)
     elif any(tensorflow.is_mirrored(folder) for folder in folders):
@@ -276,7 +276,7 @@ DEMOS = {
 }
 
 #: Numbers of workers in the table; the picture has all.
-SHOWN = (1, 2, 4, 8, 16, 32)
+SHOWN_ROWS = (1, 2, 4, 8, 16, 32)
 
 
 @ask.command()
@@ -320,7 +320,7 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
     if output_format == "table":
         ask.show_profile(profile, output_format)
         click.echo("")
-        rows = [row for row in curve._shown_rows() if row["workers"] in SHOWN]
+        rows = [row for row in curve._shown_rows() if row["workers"] in SHOWN_ROWS]
         notes = curve.notes()[:SHOWN_NOTES]
         ask.show(ask.Table(rows, _digits=curve._digits, says=curve.answer(), remarks=notes), output_format)
         click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")

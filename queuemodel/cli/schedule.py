@@ -33,7 +33,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
         ask.option("--checkpoint-seconds", ask.DURATION,
                    "Between checkpoints: a failed job goes back to its last, or to its start."),
         ask.option("--nodes-per-machine", ask.COUNT, "Nodes per machine."),
-        ask.option("--spread-speed", ask.SHARE, "Relative speed of a job on more machines than it needs, 0 to 1."),
+        ask.option("--spread-speed", ask.FRACTION, "Relative speed of a job on more machines than it needs, 0 to 1."),
     )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
 @ask.option("--nodes count", ask.COUNT, required=True, help="In the cluster.")
 @ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @cluster_options(restart_seconds="0")
-@ask.option("--warmup", ask.SHARE, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
+@ask.option("--warmup", ask.FRACTION, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
 @ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
 @ask.format_option
 @ask.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
@@ -126,7 +126,7 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 @ask.option("--replications", ask.COUNT, "Random streams per load.", default=5, show_default=True)
 @ask.one_of("--arrivals", ["poisson", "bursty", "regular"], "Of jobs.", default="poisson", show_default=True)
 @cluster_options(restart_seconds="30s")
-@ask.option("--warmup", ask.SHARE, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
+@ask.option("--warmup", ask.FRACTION, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
 @ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
 @ask.option("--n-jobs", ask.WHOLE, default=1, show_default=True, help="Processes; -1: all cores.")
 @ask.option("--backend", help="joblib's: loky, threading, dask, ray, ...")

@@ -78,7 +78,7 @@ def _solver(solution: Solution) -> dict[str, Any]:
 
 
 #: Steps of each worker, or rounds, that a timeline shows.
-SHOWN = 3
+SHOWN_STEPS = 3
 
 
 @ask.command()
@@ -115,7 +115,7 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
                 "--plot: draws a round of data-parallel ranks; use --chrome-trace for a timeline of operations"
             )
         if trace:
-            known["trace_steps"] = min(SHOWN, options["steps"])
+            known["trace_steps"] = min(SHOWN_STEPS, options["steps"])
     run = simulate(recorded, progress=ask.watched(), **known)
     if trace:
         run.chrome_trace(trace)

@@ -20,7 +20,7 @@ from ..profile.records import NoiseScale, tails
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DRAWS = 10_000
+LAW_DRAWS = 10_000
 _NUMBERS = constants(__package__)["convergence"]
 #: Logarithms of B_crit in smallest measured batches, and their prior's mean and standard deviation.
 LOG_RATIOS, CENTRE, SPREAD = np.linspace(-3.0, 9.0, 241), _NUMBERS["centre"], _NUMBERS["spread"]
@@ -167,18 +167,18 @@ def fit_convergence(
     table = log_chance[:, None] - 0.5 * ((off[:, None] - level[..., None]) ** 2 * weight).sum(axis=2)
     table += 0.5 * (np.log(weight).sum(axis=1) - np.log(total))
     chance = np.cumsum(np.exp(table - table.max()))
-    at = np.searchsorted(chance / chance[-1], (np.arange(DRAWS) + 0.5) / DRAWS)
+    at = np.searchsorted(chance / chance[-1], (np.arange(LAW_DRAWS) + 0.5) / LAW_DRAWS)
     ratio, column = np.unravel_index(at, table.shape)
     rng = np.random.default_rng(0)
-    drawn = level[ratio, column] + rng.standard_normal(DRAWS) / np.sqrt(total[column])
-    error = rng.standard_normal(DRAWS) * np.hypot(DEVIATIONS[column], spread / np.sqrt(count.mean()))
+    drawn = level[ratio, column] + rng.standard_normal(LAW_DRAWS) / np.sqrt(total[column])
+    error = rng.standard_normal(LAW_DRAWS) * np.hypot(DEVIATIONS[column], spread / np.sqrt(count.mean()))
     return Convergence(sizes, count, mean, drawn, sizes[0] * np.exp(LOG_RATIOS[ratio]), error)
 
 
 def relative_convergence(batch_size: int, noise_scale: float | NoiseScale) -> Convergence:
     """What other batch sizes need where ``batch_size`` needs one batch, from the gradient noise scale only."""
     fitted = fit_convergence([(batch_size, [1.0])], noise_scale=noise_scale)
-    return replace(fitted, level=np.log(batch_size) - np.log1p(batch_size / fitted.critical), error=np.zeros(DRAWS))
+    return replace(fitted, level=np.log(batch_size) - np.log1p(batch_size / fitted.critical), error=np.zeros(LAW_DRAWS))
 
 
 def read_convergence(path: str | os.PathLike[str]) -> list[tuple[int, list[float]]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ..profile.profile import Profile
 
-MOST_WORKERS = 10_000
+MOST_CURVE_WORKERS = 10_000
 FORMAT, FORMAT_VERSION = "queuemodel-curve", 1
 
 
@@ -457,8 +457,8 @@ PLAIN = ("single", "base_workers", "workers_per_node", "dataset_size", "stations
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:
     """Increasing numbers of workers as an array, or a `ModelError`."""
-    numbers = itertools.islice(workers, MOST_WORKERS + 1) if isinstance(workers, Iterable) else [workers]
-    counts = [require_count(n, "workers", most=MOST_WORKERS) for n in numbers]
+    numbers = itertools.islice(workers, MOST_CURVE_WORKERS + 1) if isinstance(workers, Iterable) else [workers]
+    counts = [require_count(n, "workers", most=MOST_CURVE_WORKERS) for n in numbers]
     if not counts:
         raise ModelError("workers must be one number or more, got none")
     if any(a >= b for a, b in itertools.pairwise(counts)):

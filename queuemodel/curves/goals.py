@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple, TypedDict
 
-from ..base.checks import LARGEST, MOST_EXAMPLES, require_choice, require_count, require_name, require_number
+from ..base.checks import LARGEST_NUMBER, MOST_EXAMPLES, require_choice, require_count, require_name, require_number
 from ..base.errors import ModelError
 from ..base.files import duration_in
 from ..base.results import counted
@@ -41,10 +41,10 @@ QUESTIONS = (
     (("min_marginal_speedup",), "{0}", "keep {0}", "most"),
 )
 #: Work, one of these, and goals, with their largest values.
-WORK = {"epochs": LARGEST, "steps": LARGEST, "examples": MOST_EXAMPLES, "tokens": MOST_EXAMPLES}
+WORK = {"epochs": LARGEST_NUMBER, "steps": LARGEST_NUMBER, "examples": MOST_EXAMPLES, "tokens": MOST_EXAMPLES}
 GOALS = {
-    "deadline": LARGEST, "price_per_node_hour": LARGEST, "budget": LARGEST, "throughput": MOST_EXAMPLES,
-    "min_efficiency": 1.0, "min_marginal_speedup": 1.0,
+    "deadline": LARGEST_NUMBER, "price_per_node_hour": LARGEST_NUMBER, "budget": LARGEST_NUMBER,
+    "throughput": MOST_EXAMPLES, "min_efficiency": 1.0, "min_marginal_speedup": 1.0,
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ ThroughputCurve = Any
 MOST_SPANS = 400  # the longest, or a page would be too large
 
 #: Kind of operation and what does it, named as the fitted network's stations.
-LANES = {"fetch": "transmit link", "compute": "worker", "push": "receive link", "update": "server update"}
+PAGE_LANES = {"fetch": "transmit link", "compute": "worker", "push": "receive link", "update": "server update"}
 
 
 def timeline(profile: Profile) -> dict[str, Any] | None:
@@ -36,11 +36,13 @@ def timeline(profile: Profile) -> dict[str, Any] | None:
 
 def _of_step(step: Step) -> dict[str, Any]:
     longest = sorted(step.operations, key=lambda one: one.start - one.end)[:MOST_SPANS]
-    spans = [span for lane, kind in enumerate(LANES) for span in _lane(lane, [o for o in longest if o.kind == kind])]
+    spans = [
+        span for lane, kind in enumerate(PAGE_LANES) for span in _lane(lane, [o for o in longest if o.kind == kind])
+    ]
     note = "A transfer is light since its request, dark since the transfer before it on its link has arrived."
     if len(spans) < len(step.operations):
         note += f" The {MOST_SPANS} longest of {len(step.operations)} operations."
-    lanes = list(LANES.values())
+    lanes = list(PAGE_LANES.values())
     return {
         "what": "step", "seconds": step.step_time, "lanes": lanes, "places": lanes, "spans": spans, "note": note,
     }  # fmt: skip

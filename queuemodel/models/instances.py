@@ -21,7 +21,7 @@ from ..curves.figures import plot_cost
 from ..curves.plan import Choice, Plan, in_use, plan
 from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, KINDS, NUMBERS, Scenario
+from ..profile.scenario import FIELD_KINDS, FIELDS, NUMBERS, Scenario
 from ..profile.synchronization import SYNCHRONIZATIONS
 from .predict import Data, PathName, as_data, load, predict
 
@@ -288,7 +288,7 @@ def plan_instances(
 
 
 #: Settings of `predict` beside fields of `Scenario`.
-SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": count_in}
+INSTANCE_SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": count_in}
 
 
 def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
@@ -300,11 +300,11 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     """
     fields: dict[str, Any] = {}
     for name, text in settings.items():
-        if name not in SETTINGS and name not in FIELDS:
+        if name not in INSTANCE_SETTINGS and name not in FIELDS:
             raise ModelError(
-                f"{name} is not a setting of a prediction; specify some of {', '.join([*FIELDS, *SETTINGS])}"
+                f"{name} is not a setting of a prediction; specify some of {', '.join([*FIELDS, *INSTANCE_SETTINGS])}"
             )
-        fields[name] = SETTINGS[name](text) if name in SETTINGS else KINDS[name](text, name)
+        fields[name] = INSTANCE_SETTINGS[name](text) if name in INSTANCE_SETTINGS else FIELD_KINDS[name](text, name)
     data = load(path)
     least = 1
     if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:

@@ -28,7 +28,7 @@ from . import closed_network, rounds, scaling, sharded, simulation
 from .closed_network import TrainingModel
 from .model import OTHER_DATA, Data, Model, ModelKind, on_nodes, strategy_of
 from .rounds import RoundModel, SimulatedRounds, simulate_rounds
-from .scaling.table import KNOWN
+from .scaling.table import TABLE_FIELDS
 from .simulation.model import SimulationModel, on_links
 
 #: In order of preference.
@@ -298,8 +298,8 @@ def require_answerable(data: Data, question: Scenario) -> str:
     if on_nodes(data) and strategy not in ON_NODES:
         raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
     for name in question.of(of_group("throughputs")):
-        if not alone or name not in KNOWN.get(strategy, ()):
-            kinds = " or ".join(kind for kind, names in KNOWN.items() if name in names)
+        if not alone or name not in TABLE_FIELDS.get(strategy, ()):
+            kinds = " or ".join(kind for kind, names in TABLE_FIELDS.items() if name in names)
             raise ModelError(f"{name} applies to throughputs of {kinds} alone; leave it out")
     for name in question.specified:
         others = [way for way, has in NUMBERS.items() if has == name]

@@ -16,7 +16,7 @@ from ..base.files import Row, number_in, parse_bandwidth, parse_duration
 from ..base.results import Result, counted
 from .job import MOST_WORKERS, require_bandwidth, require_counts
 from .records import MOST_SERVERS
-from .tables import RATES, TIMES, Column, read_table, value_in
+from .tables import RATES, TIME_COLUMNS, Column, read_table, value_in
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -93,7 +93,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 LONG_STEP = 60.0  # seconds; a number without unit above it may be milliseconds
-ALONE = "a step is one unit of work, as there is no batch size"
+MEASURED_ALONE = "a step is one unit of work, as there is no batch size"
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,7 +128,7 @@ class Measurements(Result, Sequence[Measurement]):
         """The measurements without what is known of none."""
         rows = [msgspec.structs.asdict(row) | {"step_time": row.step_time} for row in self]
         usual = msgspec.structs.asdict(Measurement(workers=1, steps_per_second=0.5)) | {"step_time": 0.0}
-        if not self.strategy or ALONE in self.note:
+        if not self.strategy or MEASURED_ALONE in self.note:
             del usual["step_time"]
         shown = [n for n in usual if n in ("workers", "steps_per_second") or any(r[n] != usual[n] for r in rows)]
         return [{name: row[name] for name in shown} for row in rows]
@@ -165,7 +165,7 @@ def read_measurements(source: Any, *, dataset_size: int | None = None) -> Measur
             raise DataError(f"{row.where}: {str(refusal).removeprefix(f'{row.where}: ')}") from None
     _require_seconds(rows, columns, found)
     for row, one in zip(rows, found, strict=True):
-        if one.unit != found[0].unit or (ALONE in notes and one.batch_size != 1):
+        if one.unit != found[0].unit or (MEASURED_ALONE in notes and one.batch_size != 1):
             raise DataError(f"{row.where}: rows count different work; give all a batch_size, and the same unit")
     timed = any(row.given(c.header) for row in rows for c in columns if c.name == "step_time" or c.work == "iteration")
     rounds = timed or any(one.nodes for one in found)
@@ -194,7 +194,7 @@ def _require_clear(rows: Sequence[Row], columns: Sequence[Column]) -> None:
 
 def _require_seconds(rows: Sequence[Row], columns: Sequence[Column], found: Sequence[Measurement]) -> None:
     """Ask back where all times of a column without a unit would make long steps: they may be milliseconds."""
-    for column in (column for column in columns if column.name in TIMES and not column.unit):
+    for column in (column for column in columns if column.name in TIME_COLUMNS and not column.unit):
         timed = [
             (row, number_in(row.values[column.header]), one.step_time)
             for row, one in zip(rows, found, strict=True) if row.given(column.header)
@@ -211,7 +211,7 @@ def _require_seconds(rows: Sequence[Row], columns: Sequence[Column], found: Sequ
 def _measurement(row: Row, columns: Sequence[Column], dataset: int | None, notes: dict[str, None]) -> Measurement:
     """A row; what is assumed goes to ``notes``."""
     given = {column.name: column for column in columns if row.given(column.header)}
-    rates = [c for c in columns if c.name in ("rate", *TIMES) and row.given(c.header)]
+    rates = [c for c in columns if c.name in ("rate", *TIME_COLUMNS) and row.given(c.header)]
     if len(rates) != 1:
         several = " and ".join(c.header for c in rates) or "none"
         raise DataError(f"give one of step_time, {', '.join(RATES)} or epoch_time; got {several}")
@@ -250,7 +250,7 @@ def _measurement(row: Row, columns: Sequence[Column], dataset: int | None, notes
                 raise DataError("tokens need sequence_length beside the batch size; it is 1 if that counts tokens")
             batch *= length
         if not batch:
-            notes[ALONE] = None
+            notes[MEASURED_ALONE] = None
         batch = batch or 1
         speed /= batch
     error = value_in(row, given["standard_error"], rate) * speed / value if "standard_error" in given else None

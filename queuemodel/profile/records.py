@@ -15,7 +15,7 @@ from ..base.errors import DataError, ModelError
 
 Collective = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast"]
 Kind = Literal["fetch", "compute", "push", "update", Collective]
-KINDS = get_args(Kind)
+OPERATION_KINDS = get_args(Kind)
 #: Of steps on parameter servers.
 STEP_KINDS: tuple[Kind, ...] = ("fetch", "compute", "push", "update")
 #: A step longer than this (an hour) is taken for microseconds.
@@ -59,7 +59,7 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def __post_init__(self) -> None:
         where = f"operation {self.name!r}"
-        require_choice(self.kind, f"{where}: kind", KINDS, error=DataError)
+        require_choice(self.kind, f"{where}: kind", OPERATION_KINDS, error=DataError)
         limits: dict[str, Any] = {"unit": "seconds", "largest": LONGEST_STEP, "error": DataError}
         require_number(self.start, f"{where}: start", **limits)
         require_number(self.end, f"{where}: end", **limits)

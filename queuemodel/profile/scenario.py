@@ -313,7 +313,7 @@ class Scenario:
     def _take(self, values: dict[str, Any]) -> None:
         """Set fields to what their kinds make of the values."""
         for name, value in values.items():
-            object.__setattr__(self, name, None if value is None else KINDS[name](value, name))
+            object.__setattr__(self, name, None if value is None else FIELD_KINDS[name](value, name))
         if "shards" in values and self.shards is not None:
             if self.parameter_servers not in (None, len(self.shards)):
                 raise ModelError(f"{len(self.shards)} shards do not fit {self.parameter_servers} parameter_servers")
@@ -404,7 +404,7 @@ PAIRS = (
     ("straggler_slowdown", "straggler_probability"),
 )
 FIELDS: dict[str, Field[Any]] = {one.name: one for one in fields(Scenario)}
-KINDS: dict[str, Kind] = {name: one.metadata["kind"] for name, one in FIELDS.items()}
+FIELD_KINDS: dict[str, Kind] = {name: one.metadata["kind"] for name, one in FIELDS.items()}
 EFFECTS = {name: effect for name, one in FIELDS.items() if (effect := one.metadata["effect"])}
 
 Scenario.__doc__ = f"{Scenario.__doc__}\n\n    Attributes\n    ----------\n" + "".join(

@@ -24,7 +24,7 @@ WORDS = {word: meaning for meaning, words in {
     "": "n num number no of count mean avg average median training train throughput speed",
 }.items() for word in [meaning, *words.split()]}  # fmt: skip
 #: Columns, and how else their headers are worded; a time or a bandwidth may have its unit there, too.
-COLUMNS = {
+TABLE_COLUMNS = {
     "gpus": "gpu world_size total_gpu gpu_total", "nodes": "node", "gpus_per_node": "gpu_per_node local_world_size",
     "step_time": "step_time steptime time_per_step per_step iteration_time time_per_iteration per_iteration",
     "dataset_size": "dataset_size data_set_size sample_per_epoch example_per_epoch",
@@ -34,10 +34,10 @@ COLUMNS = {
     "sequence_length": "sequence_length context_length", "standard_error": "standard_error stderr std_err sem",
     "parameter_servers": "parameter_server ps server", "bandwidth": "bandwidth link_bandwidth network_bandwidth",
 }  # fmt: skip
-KEYS = {key: name for name, keys in COLUMNS.items() for key in keys.split()}
-TIMES = ("step_time", "epoch_time")
-QUANTITIES = (*TIMES, "standard_error", "bandwidth")
-UNITS = ("second", "ms", "us", "minute", "hour")
+KEYS = {key: name for name, keys in TABLE_COLUMNS.items() for key in keys.split()}
+TIME_COLUMNS = ("step_time", "epoch_time")
+QUANTITIES = (*TIME_COLUMNS, "standard_error", "bandwidth")
+TABLE_UNITS = ("second", "ms", "us", "minute", "hour")
 RATE = re.compile(
     r"(?:total_|global_)?(per_gpu_)?(step|iteration|example|image|sample|sequence|token|word|frame|sentence)"
     r"_per_(gpu_per_)?(second|minute|hour)(_per_gpu)?(?:_total)?"
@@ -63,7 +63,7 @@ _DECIMAL = re.compile(rf"(?!{_THOUSANDS.pattern})\d+,\d+(?![\d,])")
 
 
 class Column(NamedTuple):
-    """What a column holds: a name of `COLUMNS`, or ``rate`` of some ``work`` per ``unit``."""
+    """What a column holds: a name of `TABLE_COLUMNS`, or ``rate`` of some ``work`` per ``unit``."""
 
     header: str
     name: str
@@ -114,7 +114,7 @@ def _column(header: str) -> Column | None:
     inside = header[len(bare) :].strip(" ()[]")
     for name, unit in ((_key(bare), inside), (key, ""), (start, last), (rest, first)):
         meant, spelt = KEYS.get(name, ""), _key(unit)
-        if meant and (not unit or meant in QUANTITIES[2:] or (meant in TIMES and spelt in UNITS)):
+        if meant and (not unit or meant in QUANTITIES[2:] or (meant in TIME_COLUMNS and spelt in TABLE_UNITS)):
             return Column(header, meant, unit if meant == "bandwidth" else spelt or unit)
     if rate := RATE.fullmatch(key):
         return Column(header, "rate", rate[4], rate[2], bool(rate[1] or rate[3] or rate[5]))
@@ -136,7 +136,7 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
                 raise DataError(f"{rows[0].file}: {hint}")
             if len(headers) == 1 or all(re.match(r"[\d.]", one) for one in headers):
                 raise DataError(f"{where}: must name columns, like gpus,step_time, got {','.join(headers)[:60]!r}")
-            known = [*COLUMNS, *RATES]
+            known = [*TABLE_COLUMNS, *RATES]
             meant = nearest(header, known, called=KEYS | ADVICE) or f"; the known ones are {', '.join(known)}"
             raise DataError(f"{where}: unknown column {header[:60]!r}{meant}")
     found = [column for column in columns.values() if column]
@@ -163,7 +163,7 @@ def _plain(rows: Sequence[Row], columns: Sequence[Column]) -> list[Row]:
 def value_in(row: Row, column: Column, like: Column | None = None) -> float:
     """A time in seconds, or a rate in the column's unit; ``like``: the column whose standard error this is."""
     text, meant = row.values[column.header], like or column
-    time = meant.name in TIMES
+    time = meant.name in TIME_COLUMNS
     if like and column.unit and not time and _column(column.unit) != meant._replace(header=column.unit):
         raise DataError(f"{column.header} must be in the unit of {like.header}, got {column.unit}")
     if time and (text[-1:].isalpha() or ":" in text):

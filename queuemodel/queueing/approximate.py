@@ -16,9 +16,9 @@ from .network import Network
 from .solution import Solution, by_class, solution_of
 
 #: The methods, with the names that their solutions have.
-METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
+AMVA_METHODS = {"recursion": "approximate MVA", "bard-schweitzer": "Bard-Schweitzer", "linearizer": "Linearizer"}
 MOST_ITERATIONS = 20_000
-ROUNDING = 1e-9
+AMVA_ROUNDING = 1e-9
 #: The throughput's error where `solve` has no exact answer: ``python docs/scripts/approximation_errors.py``.
 MEASURED = "within 9 % of the exact throughput on 90 % of 62 random networks"
 BOUNDED = "; held to the asymptotic bounds"
@@ -45,7 +45,7 @@ class ApproximateMVA:
     method: str = "recursion"
 
     def __post_init__(self) -> None:
-        require_choice(self.method, "approximate MVA: method", METHODS)
+        require_choice(self.method, "approximate MVA: method", AMVA_METHODS)
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``; for populations 1 to ``population`` by the recursion, without classes."""
@@ -53,8 +53,8 @@ class ApproximateMVA:
 
 
 def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solution:
-    """The solution by one of `METHODS`; ``reason``: why not an exact one."""
-    model, name = _Model(low), METHODS[method]
+    """The solution by one of `AMVA_METHODS`; ``reason``: why not an exact one."""
+    model, name = _Model(low), AMVA_METHODS[method]
     if method == "recursion":
         if not low.network.classes:
             return _by_recursion(model, reason)
@@ -83,7 +83,7 @@ def _by_recursion(model: _Model, reason: str) -> Solution:
     X, R, bounded = _bounded(low, np.arange(1, population + 1)[:, None], X, R)
     busy = model.busy(X, X * R[:, :, 0])
     held = f"{BOUNDED[2:]} at {bounded.sum():,} of {population:,} populations" if bounded.any() else ""
-    why, name = "; ".join(filter(None, [reason, held])), METHODS["recursion"]
+    why, name = "; ".join(filter(None, [reason, held])), AMVA_METHODS["recursion"]
     return Solution(low.network, population, X[:, 0], R[:, :, 0], solver=name, exact=False, reason=why, busy=busy)
 
 
@@ -244,15 +244,15 @@ def _bounded(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple
     for _ in load:  # what exceeds a utilization of 1 is waited at the busiest station
         busiest = (X @ load.T).argmax(axis=1)
         U = (X * load[busiest]).sum(axis=1)
-        if U.max() <= 1 + ROUNDING:
+        if U.max() <= 1 + AMVA_ROUNDING:
             break
-        slowed = (U > 1 + ROUNDING)[:, None] & (load[busiest] > 0) & (N > 0)
+        slowed = (U > 1 + AMVA_ROUNDING)[:, None] & (load[busiest] > 0) & (N > 0)
         slower = np.where(slowed, U[:, None], 1.0)
         R[rows, busiest] += N / np.maximum(X, 1e-300) * (slower - 1.0)
         X = X / slower
     total = N.sum(axis=1, keepdims=True)  # sum of X_c (Z_c + N D_c) is N at least
     lacking = total[:, 0] / (X * (low.think + total * low.most.sum(axis=0))).sum(axis=1)
-    idle = np.flatnonzero(lacking > 1 + ROUNDING)
+    idle = np.flatnonzero(lacking > 1 + AMVA_ROUNDING)
     if len(idle):
         faster = np.minimum(lacking[idle], 1.0 / np.maximum((X[idle] @ load.T).max(axis=1), 1e-300))
         X = X.copy()
@@ -260,4 +260,4 @@ def _bounded(low: Lowered, N: np.ndarray, X: np.ndarray, R: np.ndarray) -> tuple
         waiting = np.maximum(R[idle] - least, 0.0)
         wanted = np.where(N[idle] > 0, N[idle] / np.maximum(X[idle], 1e-300) - low.Z - least.sum(axis=0), 0.0)
         R[idle] = least + waiting * (wanted / np.maximum(waiting.sum(axis=1), 1e-300))[:, None]
-    return X, R, np.abs(X - before).max(axis=1) > ROUNDING * before.max(axis=1)
+    return X, R, np.abs(X - before).max(axis=1) > AMVA_ROUNDING * before.max(axis=1)

@@ -106,7 +106,7 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     >>> float(bounds(network, 2).upper)
     1.3333333333333333
     """
-    require_choice(kind, "bounds: kind", KINDS)
+    require_choice(kind, "bounds: kind", BOUND_KINDS)
     N = number_array(population, "bounds: population", "whole numbers of at least 1")
     if N.size == 0 or not ((N >= 1) & np.isfinite(N) & (np.floor(N) == N)).all():
         raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
@@ -128,7 +128,7 @@ def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
     demand = low.D[low.queues, 0]
-    low_X, high_X = KINDS[kind](N, demand, Z) if len(demand) else (lower_X, upper_X)
+    low_X, high_X = BOUND_KINDS[kind](N, demand, Z) if len(demand) else (lower_X, upper_X)
     return Bounds(N, np.maximum(low_X, lower_X), np.minimum(high_X, upper_X), Z, kind)
 
 
@@ -162,7 +162,7 @@ def _geometric(N: np.ndarray, everywhere: np.ndarray, Z: float) -> tuple[np.ndar
 
 
 #: Lower and upper bounds from populations, the demands > 0 of queues, and think time.
-KINDS: dict[str, Any] = {
+BOUND_KINDS: dict[str, Any] = {
     "asymptotic": None,
     "balanced-job": _balanced_job,
     "proportional": _proportional,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Customers at a station in order, each its class and the phase that its service is in.
 Customers = tuple[tuple[int, int], ...]
-WAITING = -1
+WAITING_STATE = -1
 
 
 class _States:
@@ -52,7 +52,7 @@ class _States:
         """Probability and state after a customer of class ``c`` came."""
         state = self.states[number]
         if not self.lifo and len(state) >= self.servers:
-            return [(1.0, self._numbered([*state, (c, WAITING)]))]
+            return [(1.0, self._numbered([*state, (c, WAITING_STATE)]))]
         return [(p, self._numbered([*state, (c, i)])) for p, i in self.starts[c]]
 
     def _moves(self, number: int) -> list[tuple[float, int, int]]:

@@ -16,7 +16,7 @@ from .lowered import lowered_product_form
 from .network import Network
 
 #: A demand of nothing is taken for this part of the cycle.
-NOTHING = 1e-10
+TINY = 1e-10
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -87,7 +87,7 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     low = lowered_product_form(network, population, "sensitivity")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("sensitivity: customers switch classes; derivatives require fixed classes")
-    low = replace(low, D=np.where(low.D > 0, low.D, NOTHING * (low.Z + low.D.sum(axis=0))))
+    low = replace(low, D=np.where(low.D > 0, low.D, TINY * (low.Z + low.D.sum(axis=0))))
     now, C = solved_exactly(low), len(low.N)
     X, Q = now.class_throughput, now.class_queue_length
     dX_dD, dX_dZ = np.zeros((C, *Q.shape)), np.zeros((C, C))

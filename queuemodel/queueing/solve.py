@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..base.checks import LARGEST, by_keyword
+from ..base.checks import LARGEST_NUMBER, by_keyword
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .approximate import MEASURED, solved_approximately
@@ -98,7 +98,7 @@ def _by_chain(low: Lowered, why: str) -> Solution:
 
 
 #: Rows that print shows.
-SHOWN = 20
+SHOWN_SOLVERS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -146,12 +146,12 @@ class BatchSolution(Result):
 
     def _shown_rows(self) -> list[dict[str, Any]]:
         """The first few."""
-        return self.to_rows()[:SHOWN]
+        return self.to_rows()[:SHOWN_SOLVERS]
 
     def caption(self) -> str:
         """How many networks of how many stations."""
         count = self.population.size
-        first = f", the first {SHOWN}" if count > SHOWN else ""
+        first = f", the first {SHOWN_SOLVERS}" if count > SHOWN_SOLVERS else ""
         return f"{count:,} networks of up to {self.demands.shape[-1]} queues{first}"
 
 
@@ -228,8 +228,8 @@ def _checked(demands: Any, think_time: Any, population: Any) -> tuple[np.ndarray
         )
     whole = (N >= 1) & (N <= LARGEST_POPULATION) & (np.floor(N) == N)
     for what, values, good, must in (
-        ("demands", D, (D >= 0) & (D <= LARGEST), "0 to 1e9 seconds"),
-        ("think_time", Z, (Z >= 0) & (Z <= LARGEST), "0 to 1e9 seconds"),
+        ("demands", D, (D >= 0) & (D <= LARGEST_NUMBER), "0 to 1e9 seconds"),
+        ("think_time", Z, (Z >= 0) & (Z <= LARGEST_NUMBER), "0 to 1e9 seconds"),
         ("population", N, whole, f"whole numbers, 1 to {LARGEST_POPULATION:,}"),
     ):
         if not good.all():

@@ -128,7 +128,7 @@ LONGEST_SERVICE = 7 * 24 * 3600.0
 LARGEST_SCV = 1e6
 #: Processor sharing; first come, first served; last come, first served with preemption.
 DISCIPLINES = ("ps", "fcfs", "lifo-pr")
-CALLED = {"fifo": "fcfs", "lcfs": "lifo-pr", "lcfs-pr": "lifo-pr", "lifo": "lifo-pr", "round-robin": "ps"}
+STATION_SYNONYMS = {"fifo": "fcfs", "lcfs": "lifo-pr", "lcfs-pr": "lifo-pr", "lifo": "lifo-pr", "round-robin": "ps"}
 #: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
 LARGEST_POPULATION = 10_000_000
 
@@ -199,7 +199,7 @@ class Station:
         if self.servers.__class__ is not int or self.servers != 1:
             put(self, "servers", require_servers(self.servers, where))
         if self.discipline not in DISCIPLINES:
-            require_choice(self.discipline, f"{where}: discipline", DISCIPLINES, called=CALLED)
+            require_choice(self.discipline, f"{where}: discipline", DISCIPLINES, called=STATION_SYNONYMS)
         if self.rates is not None:
             if self.servers != 1:
                 raise ModelError(f"{where}: rates replace servers, so servers must be 1, got {self.servers!r}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import LARGEST
+from ..base.checks import LARGEST_NUMBER
 from ..base.errors import ModelError
 from . import state as s
 from .curves import SpeedTables, StagedCurve, speed_at
@@ -160,10 +160,10 @@ class Engine:
             )
         shortest = phases.steps * self.best_time / self.state[s.TRUE]
         longest = phases.steps / (phases.least_speed[phases.first] * self.least)
-        for j in np.flatnonzero(~((shortest >= SHORTEST) & (longest <= LARGEST)))[:1]:
+        for j in np.flatnonzero(~((shortest >= SHORTEST) & (longest <= LARGEST_NUMBER)))[:1]:
             raise ModelError(
                 f"job {self.jobs[j].name!r}: takes {shortest[j]:.3g} to {longest[j]:.3g} s alone, must be "
-                f"{SHORTEST:g} to {LARGEST:g} s; check the units of its steps and speeds"
+                f"{SHORTEST:g} to {LARGEST_NUMBER:g} s; check the units of its steps and speeds"
             )
 
     def run(self, progress: Callable[[int], Any] | None = None) -> None:

@@ -134,7 +134,7 @@ class Schedule(Result):
         }
 
 
-SIZE = (7.6, 4.0)
+FIGURE_SIZE = (7.6, 4.0)
 
 #: By class of policy, the same in every figure; those of one colour are seldom compared.
 FAMILIES = ("EqualShare", "SRPT", "ModelBased", "GreedyGain", "HeSRPT", "RankPriced", "Optimus", "FIFO")
@@ -149,7 +149,7 @@ def plot_nodes(schedule: Schedule, *, ax: Axes | None = None, **kwargs: Any) -> 
     if schedule.history is None:
         raise ModelError("plot_nodes: the schedule has no history; schedule with history=True")
     kwargs = require_style(kwargs, "collections.PolyCollection", "ax", "baseline")
-    ax = ax or new_axes(SIZE)
+    ax = ax or new_axes(FIGURE_SIZE)
     times = np.unique(np.append(schedule.history[:, 0], schedule.arrival.min()))
     big = np.argsort(-schedule.useful_service, kind="stable")[: len(COLORS) - 1].tolist()  # the last one is grey
     levels = np.zeros((len(big) + 1, len(times)))
@@ -178,7 +178,7 @@ def plot_response_times(
 ) -> Axes:
     """Share of the jobs that were done within a response time, per schedule (logarithmic time)."""
     kwargs = require_style(kwargs, "lines.Line2D", "labels", "ax")
-    ax = ax or new_axes(SIZE)
+    ax = ax or new_axes(FIGURE_SIZE)
     names = labels or [schedule.policy.name for schedule in schedules]
     looks = styles(names, POLICY_COLORS)
     for schedule, name in zip(schedules, names, strict=True):

@@ -19,7 +19,7 @@ from .engine import Engine
 from .jobs import ClusterJob, Stream, Workload
 from .nodes import Nodes
 from .policies.base import Policy
-from .result import FIGURES, POLICY_COLORS, SIZE, Schedule
+from .result import FIGURE_SIZE, FIGURES, POLICY_COLORS, Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -231,7 +231,7 @@ def plot_sweep(
     if against not in study.varied or "policy" not in study.varied:
         raise ModelError(f"plot_sweep: the study varied {', '.join(study.varied)}, not policy and {against!r}")
     kwargs = require_style(kwargs, "lines.Line2D", "figure", "against", "ax")
-    ax = ax or new_axes(SIZE)
+    ax = ax or new_axes(FIGURE_SIZE)
     rows = study.table(figure)
     lines = []
     for policy, look in styles(dict.fromkeys(row["policy"] for row in rows), POLICY_COLORS).items():

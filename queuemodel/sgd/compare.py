@@ -18,7 +18,7 @@ from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from .compression import AdaQuantFL, BlockSign, DoubleCompression, OrderedGradient, SquarmSGD, TopK
 from .loop import Descent, descend, looks
-from .problems import KINDS, Problem, make_problem
+from .problems import PROBLEM_KINDS, Problem, make_problem
 from .result import Compared, Comparison
 from .strategy import WORD, AdaComm, LocalSGD, OverlapLocalSGD, ServerSGD, Strategy, SynchronousSGD
 from .timing import Timing
@@ -125,7 +125,9 @@ class Training:
     def of(cls, problem: str | Problem, target: float | None = None, **settings: Any) -> Training:
         """The target is by default 98 % of the way from the first loss to the least."""
         if isinstance(problem, str):
-            problem = make_problem(require_choice(problem, "compare: problem", KINDS), examples=1000, features=50)
+            problem = make_problem(
+                require_choice(problem, "compare: problem", PROBLEM_KINDS), examples=1000, features=50
+            )
         first = float(problem.loss(problem.start(np.random.default_rng(0))))
         near = first - 0.98 * (first - problem.minimum)
         goal = require_number(near if target is None else target, "compare: target")
@@ -172,7 +174,9 @@ class Training:
 
 
 #: The training that measures what a strategy sends; its target is below every loss.
-PROBE = Training(problem=make_problem("logistic", features=50), target=-1.0, steps=200, seeds=2, learning_rates=(0.01,))
+PROBE_STEPS = Training(
+    problem=make_problem("logistic", features=50), target=-1.0, steps=200, seeds=2, learning_rates=(0.01,)
+)
 
 #: Quantiles of a law of convergence that stand for all, of equal weight.
 LEVELS = (np.arange(41) + 0.5) / 41
@@ -184,10 +188,10 @@ def by_law(one: Candidate, timing: Timing, law: Convergence | None, unit: float)
     steps_per_second, sent = speed.steps_per_second, 2 * WORD / 8 * timing.dimension * timing.scale
     averaged = _averaged(one, timing.workers)
     if not averaged and not one.asks:
-        problem = PROBE.problem
+        problem = PROBE_STEPS.problem
         if one.descent.exact:  # a batch is all there is
             problem = replace(problem, batch_size=len(problem.targets))
-        run = replace(PROBE, problem=problem).compared(one, timing)
+        run = replace(PROBE_STEPS, problem=problem).compared(one, timing)
         steps_per_second, sent = run.steps_per_second * timing.drawn, run.bytes_per_step
     steps = np.full(1, np.nan)
     if law is not None and averaged:
@@ -255,11 +259,11 @@ def compare(
             f"compare: rounds of strategy {profile.strategy!r} are not compared; use `predict` and what-ifs"
         )
     trained = Training.of(problem, **training) if problem is not None else None
-    timing = Timing(profile, n, (trained or PROBE).problem.dimension, settings)
+    timing = Timing(profile, n, (trained or PROBE_STEPS).problem.dimension, settings)
     obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, machines=SERVER if timing.on_servers else RANKS, simulated=not obstacle)
     if trained is None and not timing.on_servers:
-        drawn = PROBE.compared(Candidate("sync", SynchronousSGD()), timing).steps_per_second
+        drawn = PROBE_STEPS.compared(Candidate("sync", SynchronousSGD()), timing).steps_per_second
         timing = replace(timing, drawn=timing.synchronous.steps_per_second / drawn)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:

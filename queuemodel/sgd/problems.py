@@ -308,11 +308,11 @@ class FixedPoint(Problem):
 
 P = TypeVar("P", bound=Problem)
 
-KINDS = ("least-squares", "logistic", "perceptron")
+PROBLEM_KINDS = ("least-squares", "logistic", "perceptron")
 
 
 def make_problem(kind: str, *, examples: int = 512, features: int = 20, batch_size: int = 4, seed: int = 0) -> Problem:
-    """A problem of random examples, one of `KINDS`.
+    """A problem of random examples, one of `PROBLEM_KINDS`.
 
     Least squares with noise of 0.5; two classes whose labels a linear rule decides by odds, regularized by 0.01
     (strongly convex); two classes that a random perceptron of 8 hidden units decides (not convex).
@@ -323,7 +323,7 @@ def make_problem(kind: str, *, examples: int = 512, features: int = 20, batch_si
     >>> make_problem("logistic")
     LogisticRegression(512 examples of 20 features, 40 parameters)
     """
-    require_choice(kind, "make_problem: kind", KINDS)
+    require_choice(kind, "make_problem: kind", PROBLEM_KINDS)
     m, p = require_count(examples, "make_problem: examples"), require_count(features, "make_problem: features")
     rng = np.random.default_rng(require_seed(seed, "make_problem: seed"))
     A, w = rng.normal(size=(m, p)), rng.normal(size=p)

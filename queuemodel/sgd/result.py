@@ -106,7 +106,7 @@ def _losses(run: Descent) -> dict[str, list[float]]:
 
 
 #: Draws of the error of the predicted times, and of a seed.
-DRAWS = 4000
+TIME_DRAWS = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +145,10 @@ class Comparison(Result):
 
     @cached_property
     def seconds(self) -> np.ndarray:
-        """Drawn seconds to the target, shape (DRAWS, strategies): a seed each, and one error of the predicted times."""
+        """Draws (TIME_DRAWS, strategies) of the seconds to the target: a seed each, and one error of predicted times."""
         rng = np.random.default_rng(0)
-        error = rng.normal(size=DRAWS)
-        u = rng.random(DRAWS)
+        error = rng.normal(size=TIME_DRAWS)
+        u = rng.random(TIME_DRAWS)
         columns = [
             one.seconds_to[(u * len(one.seconds_to)).astype(int)] * np.exp(error * one.spread) for one in self.rows
         ]

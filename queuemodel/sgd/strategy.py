@@ -22,7 +22,7 @@ EVERYONE = np.ones((1, 1), bool)  # waits for all
 State = dict[str, np.ndarray]
 
 #: Checks of the numbers of strategies and compressors, by their names.
-RULES: dict[str, Callable[[Any, str], object]] = {
+UPDATE_RULES: dict[str, Callable[[Any, str], object]] = {
     **dict.fromkeys(("local_steps", "initial_steps", "initial_levels", "k", "levels", "blocks"), require_count),
     **dict.fromkeys(("trigger", "threshold", "relative"), require_number),
     **dict.fromkeys(("momentum", "pull"), require_share),
@@ -35,8 +35,8 @@ RULES: dict[str, Callable[[Any, str], object]] = {
 def require_fields(value: Any) -> None:
     """Refuse a dataclass with a number that breaks its rule."""
     for one in fields(value):
-        if one.name in RULES:
-            RULES[one.name](getattr(value, one.name), f"{type(value).__name__}: {one.name}")
+        if one.name in UPDATE_RULES:
+            UPDATE_RULES[one.name](getattr(value, one.name), f"{type(value).__name__}: {one.name}")
 
 
 class Sent(NamedTuple):

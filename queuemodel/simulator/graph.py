@@ -161,7 +161,7 @@ def _assign(operations: list[Operation], fetched: dict[str, int], sizes: dict[in
     return server
 
 
-KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
+KERNEL_KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
 WHOLE, REAL = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
 #: Arguments of `prepare`.
 MACHINES = ("parameter_servers", "bandwidth", "transfer_order", "sharding", "links")
@@ -232,7 +232,7 @@ def pack(
         successors: list[list[int]] = [[] for _ in operations]
         for i in order:
             operation, (after, delay) = operations[i], waits[i]
-            kind = KINDS[operation.kind]
+            kind = KERNEL_KINDS[operation.kind]
             update = kind == UPDATE
             columns["kind"].append(kind)
             columns["size"].append(float(operation.bytes) if kind in (FETCH, PUSH) else 0.0)

@@ -546,7 +546,7 @@ def learning() -> Iterator[tuple[str, Question]]:
         yield f"all-reduce {value} nodes={nodes}", partial(reduced, value, nodes)
     clocks: list[dict[str, Any]] = [{}, {"step": 0.5, "cv": 0.3, "slowness": (1.0, 0.5, 1.2, 0.9)},
                                     {"straggler_probability": 0.3, "straggler_slowdown": 4.0, "cv": 0.1}]  # fmt: skip
-    for asked in pairwise(4, kind=list(descent.KINDS), way=WAYS, clock=[{"clock": one} for one in clocks]):
+    for asked in pairwise(4, kind=list(descent.PROBLEM_KINDS), way=WAYS, clock=[{"clock": one} for one in clocks]):
         clock = asked.pop("clock")
         yield ask("descend", descended, **asked, **clock)
     measured = [(32, [20000, 23000]), (128, [30000, 29000, 33000]), (512, [61000])]

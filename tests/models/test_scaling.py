@@ -9,7 +9,7 @@ from queuemodel.base.errors import FitError
 from queuemodel.curves.prediction import effective_draws
 from queuemodel.models.scaling import Prior, ScalingData, Sizes, fit_scaling
 from queuemodel.models.scaling.fit import temper
-from queuemodel.models.scaling.prior import NUMBERS
+from queuemodel.models.scaling.prior import PRIOR_NUMBERS
 from queuemodel.profile.measurements import Measurement
 
 
@@ -94,9 +94,9 @@ def drawn(prior, fitted, wanted, rng):
     """Rates of both, drawn from the prior and its errors, and the coordinates of the law."""
     table = ScalingData(fitted, prior)
     u = rng.standard_normal((1, len(prior.coordinates)))
-    x, freedom, misfit = Sizes.of([*fitted, *wanted]), NUMBERS["freedom"], float(table.values(u)["misfit"][0, 0])
+    x, freedom, misfit = Sizes.of([*fitted, *wanted]), PRIOR_NUMBERS["freedom"], float(table.values(u)["misfit"][0, 0])
     doublings = np.log2([m.workers / fitted[-1].workers for m in wanted])
-    beyond = np.sqrt(misfit**2 * (1 + prior.drift**2 * doublings) + NUMBERS["noise"] ** 2)
+    beyond = np.sqrt(misfit**2 * (1 + prior.drift**2 * doublings) + PRIOR_NUMBERS["noise"] ** 2)
     off = np.concatenate([table.scale(u)[0], beyond]) * rng.standard_t(freedom, len(x.workers))
     rate = x.workers * np.exp(-table.relative(u, x)[0] - off)
     made = [group(m.workers, float(r), nodes=m.nodes) for m, r in zip([*fitted, *wanted], rate, strict=True)]

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queuemodel import ModelError
-from queuemodel.sgd import KINDS, LeastSquares, LogisticRegression, make_problem, split
+from queuemodel.sgd import PROBLEM_KINDS, LeastSquares, LogisticRegression, make_problem, split
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PROBLEM_KINDS)
 def test_gradient_is_the_derivative_of_the_loss(kind):
     problem = make_problem(kind, examples=60, features=4, seed=3)
     rng = np.random.default_rng(0)
@@ -19,7 +19,7 @@ def test_gradient_is_the_derivative_of_the_loss(kind):
     np.testing.assert_allclose(problem.gradient(x), differences, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PROBLEM_KINDS)
 def test_sampled_gradients_are_unbiased_with_the_variance_said(kind):
     problem = make_problem(kind, examples=80, features=5, batch_size=4, seed=1)
     x = problem.start(np.random.default_rng(5)) + 0.1

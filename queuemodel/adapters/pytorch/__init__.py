@@ -2,6 +2,6 @@
 
 from .injected import FILE, INJECTED, SETTINGS, record_steps
 from .live import DataParallel
-from .traces import SUFFIXES, read_pytorch
+from .traces import TRACE_SUFFIXES, read_pytorch
 
-__all__ = ["FILE", "INJECTED", "SETTINGS", "SUFFIXES", "DataParallel", "read_pytorch", "record_steps"]
+__all__ = ["FILE", "INJECTED", "SETTINGS", "TRACE_SUFFIXES", "DataParallel", "read_pytorch", "record_steps"]

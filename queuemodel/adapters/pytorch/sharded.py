@@ -25,7 +25,7 @@ from ...profile.records import Operation, Round
 from ..recordings import RankTrace, constant, length, union
 from .events import AcceleratorWork, Collective, TraceEvent
 
-KINDS: dict[str, Kind] = {
+KIND_NAMES: dict[str, Kind] = {
     "allreduce": "all-reduce", "reducescatter": "reduce-scatter", "allgather": "all-gather", "broadcast": "broadcast",
 }  # fmt: skip
 #: What data-parallel and sharded training do not do, and what it is.
@@ -109,7 +109,7 @@ def _operations(
                 name = one.group_name or f"group of {len(group)}"
                 members[name] = group
                 whole = one.bytes * (len(group) if one.kind == "allgather" else 1)
-                kind = KINDS[one.kind]
+                kind = KIND_NAMES[one.kind]
                 number[kind] += 1
                 yield Operation(
                     kind, f"{kind} {number[kind]}", seconds(one.ran.ts), seconds(one.ran.end), bytes=whole, group=name
@@ -130,7 +130,7 @@ def _require_known(where: str, together: Sequence[Collective], time: float) -> N
                 f"{where}: {OTHER_KINDS[one.kind]} ({one.ran.name}); only all-reduces, and gathers and reductions of "
                 f"sharded parameters can be predicted; {TIMES}"
             )
-    unknown = [one for one in together if one.kind not in KINDS or not (one.group or one.members) or not one.bytes]
+    unknown = [one for one in together if one.kind not in KIND_NAMES or not (one.group or one.members) or not one.bytes]
     if unknown:
         share = length(union((one.ran.ts, one.ran.end) for one in unknown)) / time
         raise DataError(
@@ -228,7 +228,7 @@ class EdgeRule(NamedTuple):
 
 
 #: From the loosest to the strictest.
-RULES = [
+EDGE_RULES = [
     EdgeRule(forward, backward, lag, reductions)
     for lag in (0, 1)
     for reductions in (0, 3, 2, 1)
@@ -331,7 +331,7 @@ def with_edges(run: Sequence[RankTrace]) -> tuple[list[RankTrace], str]:
     recorded = RecordedRun.of(run)
     contradicted = recorded.contradicted()
     replays: dict[str, tuple[float, float]] = {}
-    found = [(rule, edges(recorded.operations, rule, contradicted)) for rule in RULES]
+    found = [(rule, edges(recorded.operations, rule, contradicted)) for rule in EDGE_RULES]
     for _, after in found:
         if str(after) not in replays:
             ends = recorded.replay(after)

@@ -41,7 +41,7 @@ from .events import (
     read_trace,
 )
 
-SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
+TRACE_SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
 
 STEP = re.compile(r"ProfilerStep#\d{1,12}", re.ASCII)
 
@@ -124,7 +124,7 @@ def _sharded_profile(
 
 
 def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
-    paths = sorted(p for p in folder.glob("*") if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
+    paths = sorted(p for p in folder.glob("*") if p.name.endswith(TRACE_SUFFIXES) and not p.name.startswith("."))
     traces = recordings.read_files(folder, paths, _read_rank, names="*.pt.trace.json", progress=progress)
     return recordings.whole_run(folder, _joined(traces))
 

@@ -6,8 +6,8 @@
 # the same on all ranks, where names may differ; each step has others, in the same order. Packs go one after the other:
 # where the Start of one follows the Done of another at once, it had to wait, and was ready when the last operation of
 # the backward pass had ended before that Done, at the latest. `ALLOCATION` on the ring's thread is a buffer for a chunk
-# (of 256 KiB and more): over all ranks they sum to ``group_size - 1`` packs. `TAKEN` takes a batch; `AHEAD` within it,
-# on its thread, is the wait for it.
+# (of 256 KiB and more): over all ranks they sum to ``group_size - 1`` packs. `TAKEN` takes a batch; `ROUNDS_AHEAD`
+# within it, on its thread, is the wait for it.
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REDUCE = ("CollectiveReduceV2", "CollectiveReduce")
 GATHER = ("CollectiveGatherV2", "CollectiveGather")
 BACKWARD = "gradient_tape/"
 TAKEN = re.compile(r"IteratorGetNext(AsOptional)?Op::DoCompute")
-AHEAD = re.compile(r"Iterator::Root(::\w+)*::(Prefetch|Parallel\w+|MapAndBatch\w*|DataService\w*)")
+ROUNDS_AHEAD = re.compile(r"Iterator::Root(::\w+)*::(Prefetch|Parallel\w+|MapAndBatch\w*|DataService\w*)")
 AT_ONCE, LONGEST_PAUSE = constant("at_once"), constant("longest_pause")
 
 
@@ -220,7 +220,7 @@ def _read_recording(path: Path) -> RankRecording:
 
 
 def _named(name: str) -> bool:
-    return bool(name in (START, DONE, ALLOCATION, GROUP) or TAKEN.fullmatch(name) or AHEAD.fullmatch(name))
+    return bool(name in (START, DONE, ALLOCATION, GROUP) or TAKEN.fullmatch(name) or ROUNDS_AHEAD.fullmatch(name))
 
 
 def _waits(events: Sequence[HostEvent]) -> list[Interval]:
@@ -230,7 +230,7 @@ def _waits(events: Sequence[HostEvent]) -> list[Interval]:
     for event in events:
         if TAKEN.fullmatch(event.name):
             taken[event.thread] = event.end
-        elif AHEAD.fullmatch(event.name) and event.end <= taken.get(event.thread, 0):
+        elif ROUNDS_AHEAD.fullmatch(event.name) and event.end <= taken.get(event.thread, 0):
             waits.append((event.start, event.end))
     return union(waits)
 

@@ -25,7 +25,7 @@ PROCESS = "ExecutorState::Process"
 START, DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
 ALLOCATION = "MemoryAllocation"
 # "[1.8MB] [36.189743Mb/s] edge_31_fc6_0/read from /job:ps/... to /job:worker/..."; from 1 Gb/s on "[12.1Gb/s]"
-RECEIVED = re.compile(
+RECEIVED_FIELD = re.compile(
     r"\[(?P<size>\d+(?:\.\d+)?)(?P<unit>M?B)\] \[(?P<rate>\d+(?:\.\d+)?|inf)(?P<scale>[MG])b/s\] "
     r"(edge_\d+_)?(?P<tensor>.+) from (?P<source>\S+) to (?P<destination>\S+)"
 )
@@ -177,7 +177,7 @@ def read_run_metadata(path: Path) -> TracedStep:
             end = start + max(node.all_end_rel_micros, node.op_end_rel_micros)
             if start <= 0 or end < start:
                 raise DataError(f"{path}: operation {node.node_name!r} of {task} has no valid times; trace again")
-            if received := RECEIVED.fullmatch(node.timeline_label):
+            if received := RECEIVED_FIELD.fullmatch(node.timeline_label):
                 sender, size = task_of(received["source"]), _bytes(node, received)
                 if not sender:
                     raise DataError(f"{path}: a RecvTensor event of {task} comes from {received['source']!r}, no task")

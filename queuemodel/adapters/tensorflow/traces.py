@@ -36,7 +36,7 @@ FOLDED = "ConstantFolding"  # waits for a tensor without using its values
 CONTROL = re.compile(  # carry nothing
     r"GroupCrossDeviceControlEdges.*|.*/pivot_[tf]/_\d+|(.*/)?(LoopCond|LoopExecuted|loop_body_control)/_\d+"
 )
-SMALL = 2**18 - 1  # bytes: TensorFlow records how much was allocated from 256 KiB on
+SMALL_BYTES = 2**18 - 1  # bytes: TensorFlow records how much was allocated from 256 KiB on
 
 Key = tuple[str, str]  # of a tensor that travels: the operation that receives it, and its task
 
@@ -224,11 +224,11 @@ def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | Non
     shared = [key for key in unknown if fetched.get(key)]
     seen = sum(sizes[key] or 0 for key, whole in fetched.items() if whole)
     left = max((parameter_bytes or 0) - seen, 0)
-    if shared and left > len(shared) * SMALL:
+    if shared and left > len(shared) * SMALL_BYTES:
         raise DataError(
             f"{where}: parameter_bytes is {parameter_bytes:,}, but the parameters that are fetched have {seen:,} "
-            f"and at most {SMALL:,} in each of {len(shared)} small tensors; leave out what is not fetched whole, such "
-            "as tables in which the servers look up rows"
+            f"and at most {SMALL_BYTES:,} in each of {len(shared)} small tensors; leave out what is not fetched "
+            "whole, such as tables in which the servers look up rows"
         )
     for i, key in enumerate(shared):
         sizes[key] = left * (i + 1) // len(shared) - left * i // len(shared)

@@ -34,7 +34,7 @@ IMPOSSIBLE, UNLIKELY = 2.0, 1.5
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["calibration"]
-THROUGHPUT_ERROR = _NUMBERS["throughput_error"]
+ONE_WORKER_ERROR = _NUMBERS["throughput_error"]
 
 
 METHOD, NEEDS = "mva", "a profile with recorded steps; import or record one"
@@ -130,7 +130,7 @@ def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
     if untraced is None:
         return fitted
     # The steps determine the links' demands, the throughput a step's length.
-    errors = [p.relative_error(THROUGHPUT_ERROR) for p in fitted.measured if is_untraced(p, fitted.servers.count)]
+    errors = [p.relative_error(ONE_WORKER_ERROR) for p in fitted.measured if is_untraced(p, fitted.servers.count)]
     error = math.hypot(*errors) / len(errors)
     length = np.exp(error * np.random.default_rng(seed).standard_normal(len(fitted.draws.worker)))
     saved = float(fitted.demands.total) - 1.0 / untraced

@@ -21,7 +21,7 @@ from .demands import FORMS, Demands, Form, Servers
 from .rules import Rule, rule_for
 
 #: Names of the demands at the servers.
-NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update": "server update demand"}
+DEMAND_NAMES = {"fetch": "transmit link demand", "push": "receive link demand", "update": "server update demand"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def step_parameters(
     few = "" if recorded.steps > 1 else "one step only: its spread is assumed"
     rows = [
         parameter(name, field, origin=origin, identified=bool(getattr(demands, field) > 0), note=recorded.note or few)
-        for field, name in NAMES.items()
+        for field, name in DEMAND_NAMES.items()
     ]
     overlap = recorded.compute - float(demands.worker.mean())
     what = f"{overlap:.3g} s of {recorded.compute:.3g} s computation overlap transfers"
@@ -92,7 +92,7 @@ def step_parameters(
 
 
 #: How often the mean of the profiled steps is drawn.
-DRAWS = 400
+STEP_DRAWS = 400
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["fit"]
@@ -101,7 +101,7 @@ ONE_STEP_SPREAD = _NUMBERS["one_step_spread"]
 PHASES = ("fetch", "push", "update", "step_time")
 
 #: What one worker does not determine.
-ALONE = "one worker's steps do not determine how several connections share a link"
+SINGLE_WORKER_NOTE = "one worker's steps do not determine how several connections share a link"
 
 
 def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
@@ -114,7 +114,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     bbr_sharing = _few_flows(profile, sizes) if form == "links" else None
     fills = control not in CONTROLS or CONTROLS[control].loss_based
     rng = np.random.default_rng(seed)
-    drawn = _means(steps, rng), rng.integers(len(steps), size=(DRAWS, len(steps)))
+    drawn = _means(steps, rng), rng.integers(len(steps), size=(STEP_DRAWS, len(steps)))
     seen = [
         _demands(means, _max_transfer_time(profile, servers, sizes, which))
         for means, which in ((steps.mean(axis=0), np.arange(len(steps))), drawn)
@@ -158,7 +158,7 @@ def step_remarks(profile: Profile) -> tuple[Note, ...]:
     """What recorded steps of one worker cannot show, and what is odd about them."""
     rate = float(_rate(profile, np.arange(len(profile.steps))))
     unfilled = Note(UNFILLED if best_rates(profile) else "", "narrow")
-    return Note(ALONE), unfilled, Note(contradiction(rate, nominal_bandwidth(profile)), "doubt")
+    return Note(SINGLE_WORKER_NOTE), unfilled, Note(contradiction(rate, nominal_bandwidth(profile)), "doubt")
 
 
 def _few_flows(profile: Profile, sizes: np.ndarray) -> BbrSharing | None:
@@ -182,12 +182,12 @@ def tensor_bytes_of(profile: Profile) -> tuple[int, ...]:
 
 
 def _means(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws of the mean of the steps (n, 4), shape (DRAWS, 4): Student's t with the covariance of the steps."""
+    """Draws of the mean of the steps (n, 4), shape (STEP_DRAWS, 4): Student's t with the covariance of the steps."""
     n, mean = len(steps), steps.mean(axis=0)
     if n == 1:
-        return mean * np.exp(ONE_STEP_SPREAD * rng.standard_normal((DRAWS, 4)))
-    scale = np.sqrt(rng.chisquare(n - 1, (DRAWS, 1)) * n)
-    off = rng.standard_normal((DRAWS, n)) @ (steps - mean) / scale
+        return mean * np.exp(ONE_STEP_SPREAD * rng.standard_normal((STEP_DRAWS, 4)))
+    scale = np.sqrt(rng.chisquare(n - 1, (STEP_DRAWS, 1)) * n)
+    off = rng.standard_normal((STEP_DRAWS, n)) @ (steps - mean) / scale
     return mean * np.exp(np.clip(off / np.maximum(mean, 1e-300), -3.0, 3.0))
 
 

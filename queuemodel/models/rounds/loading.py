@@ -1,8 +1,8 @@
 """Input that is loaded ahead: how long batches took, and how long ranks wait for the next.
 
-A rank's loader makes one batch after the other, and stops while `AHEAD` of them wait: a line of two stations with a
-finite buffer (Dallery and Gershwin, 1992), many of which end in the ranks' barrier. What one rank waits for, the
-loaders of all others gain.
+A rank's loader makes one batch after the other, and stops while `BATCHES_AHEAD` of them wait: a tandem queue with a
+finite buffer (Dallery and Gershwin, 1992), many of which end in the ranks' barrier. While one rank waits for its batch,
+the other ranks' loaders refill theirs.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 from ...profile.records import Round
 
 #: Batches that are loaded ahead, as by PyTorch's DataLoader for each of its processes unless specified otherwise.
-AHEAD = 2
+BATCHES_AHEAD = 2
 
 
 def loading_times(rounds: Sequence[Round]) -> tuple[np.ndarray, ...]:
     """Seconds that batches took to load, an array for each rank of the run that waited most; none if no rank waited.
 
-    A loader whose batches came late, no more than `AHEAD` apart, never stopped: it took for them the time between. One
-    that comes late after more that were in time was begun when the `AHEAD`-th before it was taken, at the latest. What
-    came in time gives a limit only; the law is the product-limit estimate from both (Kaplan and Meier, 1958, with time
-    reversed), which leaves at 0 what is shorter than all that is known. Approximate where more are loaded ahead: among
-    more ranks waits are then too long.
+    A loader whose batches came late, no more than `BATCHES_AHEAD` apart, never stopped: it took for them the time
+    between. One that comes late after more that were in time was begun when the `BATCHES_AHEAD`-th before it was taken,
+    at the latest. What came in time gives a limit only; the law is the product-limit estimate from both (Kaplan and
+    Meier, 1958, with time reversed), which leaves at 0 what is shorter than all that is known. Approximate where more
+    are loaded ahead: among more ranks waits are then too long.
     """
     runs: dict[int, list[Round]] = defaultdict(list)
     for one in rounds:
@@ -46,7 +46,7 @@ def _of_rank(rounds: list[Round]) -> np.ndarray:
     taken, late = np.cumsum(times) - times + waits, waits > 0
     seconds, before = np.zeros(len(times)), 0
     for k in range(1, len(times)):
-        begun = max(before, k - AHEAD)
+        begun = max(before, k - BATCHES_AHEAD)
         seconds[k] = taken[k] - taken[begun]
         if late[k]:
             if begun == before:

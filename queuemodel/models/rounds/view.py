@@ -112,14 +112,14 @@ def _size(size: int) -> str:
 
 
 #: Lanes of a rank, and the number of the first of each kind: overlapping events have lanes of their own.
-LANES = {"computation": 0, "waiting": 1000, "in transit": 2000}
+ROUND_LANES = {"computation": 0, "waiting": 1000, "in transit": 2000}
 
 
 def round_events(views: Sequence[Sequence[RankRound]], starts: Sequence[float]) -> list[dict[str, Any]]:
     """Events of rounds that begin at these seconds, for each rank its view of each round."""
     events: list[dict[str, Any]] = []
     for rank, rounds in enumerate(views):
-        free: dict[str, list[float]] = {name: [] for name in LANES}
+        free: dict[str, list[float]] = {name: [] for name in ROUND_LANES}
         for one, start in zip(rounds, starts, strict=True):
             spans = [("computation", f"round {one.number}", begin, end, 0) for begin, end in one.computing]
             for b, (bucket, kind) in enumerate(zip(one.buckets, one.kinds, strict=True)):
@@ -134,14 +134,14 @@ def round_events(views: Sequence[Sequence[RankRound]], starts: Sequence[float]) 
                 lane = next((i for i, until in enumerate(lanes) if until <= start + begin), len(lanes))
                 lanes[lane : lane + 1] = [start + end]
                 events.append(
-                    {"ph": "X", "pid": rank, "tid": LANES[kind] + lane, "name": name, "cat": kind}
+                    {"ph": "X", "pid": rank, "tid": ROUND_LANES[kind] + lane, "name": name, "cat": kind}
                     | {"ts": 1e6 * (start + begin), "dur": 1e6 * (end - begin)}
                     | {"args": {"round": one.number, "bytes": size}}
                 )
         names = [{"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}]
         for kind, lanes in free.items():
             names += [
-                {"ph": "M", "pid": rank, "tid": LANES[kind] + lane, "name": "thread_name"}
+                {"ph": "M", "pid": rank, "tid": ROUND_LANES[kind] + lane, "name": "thread_name"}
                 | {"args": {"name": kind + (f" ({lane + 1})" if lane else "")}}
                 for lane in range(len(lanes))
             ]

@@ -19,7 +19,7 @@ import numpy as np
 from ...curves.prediction import effective_draws
 from ...profile.measurements import Measurement
 from .law import Sizes, Values, asynchronous, synchronous
-from .prior import NUMBERS, Prior
+from .prior import PRIOR_NUMBERS, Prior
 
 #: Draws, fewer of a table with many sizes: so many values of the law are computed at once.
 DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
@@ -61,7 +61,7 @@ class ScalingData:
     @cached_property
     def noise(self) -> np.ndarray:
         """Standard errors (n,) of `log_time`."""
-        errors = [[m.relative_error(NUMBERS["noise"]) for m in group] for group in self.groups]
+        errors = [[m.relative_error(PRIOR_NUMBERS["noise"]) for m in group] for group in self.groups]
         return np.array([np.sqrt(np.mean(np.square(own)) / len(own)) for own in errors])
 
     @cached_property
@@ -104,12 +104,12 @@ class ScalingData:
     def scale(self, u: np.ndarray) -> np.ndarray:
         """Scale (B, n) of the errors of `log_time`."""
         doublings = np.log2(self.sizes.nodes.max() / self.sizes.nodes)
-        misfit = self.values(u)["misfit"] ** 2 * (1.0 + NUMBERS["row_drift"] ** 2 * doublings)
+        misfit = self.values(u)["misfit"] ** 2 * (1.0 + PRIOR_NUMBERS["row_drift"] ** 2 * doublings)
         return np.asarray(np.sqrt(misfit + self.noise**2))
 
     def levels(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Likeliest levels (B, batch sizes) under coordinates, their precisions, and log likelihoods (B,) of these."""
-        between, freedom = self.weights(self.sizes), NUMBERS["freedom"]
+        between, freedom = self.weights(self.sizes), PRIOR_NUMBERS["freedom"]
         off, scale = self.log_time - self.relative(u, self.sizes), self.scale(u)
         level, weight = np.zeros((len(u), between.shape[1])), scale**-2
         for _ in range(REWEIGHTED):  # least squares, reweighted by Student's t
@@ -147,7 +147,7 @@ class ScalingData:
             for kept, moves in TEMPERING:
                 found, ancestors = temper(log_likelihood, u[:, shown], rng, kept=kept, moves=moves)
                 effective = effective_draws(np.bincount(ancestors).astype(float))
-                if effective >= NUMBERS["effective"] or len(self.groups) > MOST_AGAIN:
+                if effective >= PRIOR_NUMBERS["effective"] or len(self.groups) > MOST_AGAIN:
                     break
             u[:, shown] = found
         level, precision, _ = self.levels(u)

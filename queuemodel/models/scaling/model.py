@@ -25,7 +25,7 @@ from ..knee import LOST, MOST_NODES, knee_note, knee_of, knee_parameter
 from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
 from .law import Sizes, asynchronous, hiding, passes, server_load
-from .prior import NUMBERS, Prior, of_gathers
+from .prior import PRIOR_NUMBERS, Prior, of_gathers
 
 Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
 
@@ -140,7 +140,7 @@ class ScalingModel(Model):
                 error=self.error(sizes, np.random.default_rng(seed)),
                 correlation=math.sqrt(0.5),  # errors drift with the doublings: half of the variance of twice as many
             ),
-            noise=NUMBERS["noise"],
+            noise=PRIOR_NUMBERS["noise"],
             breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
             method=f"{self.strategy}{on_nodes} (fitted table)",
             remarks=self.remarks,
@@ -212,9 +212,9 @@ class ScalingModel(Model):
         """Standard deviation (n, B) of a measurement's logarithm from each draw; its size drawn, hence Student's t."""
         n, misfit = sizes.workers, self.table.values(self.coordinates)["misfit"][:, 0]
         doublings = np.log2(np.maximum(np.maximum(n / self._largest, self.base.workers / n), 1.0))[:, None]
-        size = np.sqrt(NUMBERS["freedom"] / rng.chisquare(NUMBERS["freedom"], len(misfit)))
+        size = np.sqrt(PRIOR_NUMBERS["freedom"] / rng.chisquare(PRIOR_NUMBERS["freedom"], len(misfit)))
         beyond = misfit**2 * (1.0 + self.table.prior.drift**2 * doublings)
-        return np.asarray(np.sqrt(beyond + NUMBERS["noise"] ** 2) * size)
+        return np.asarray(np.sqrt(beyond + PRIOR_NUMBERS["noise"] ** 2) * size)
 
     def point(self, draws: np.ndarray) -> np.ndarray:
         """The point estimate (n,) of draws (n, B) of throughput or of its bounds: a quantile, which keeps their order.
@@ -223,7 +223,7 @@ class ScalingModel(Model):
         (chosen on sources left out; Gneiting, "Making and evaluating point forecasts", 2011).
         """
         skewed = self.sharded or self.strategy == "async-ps"
-        return np.asarray(np.quantile(draws, NUMBERS["quantile"] if skewed else 0.5, axis=1))
+        return np.asarray(np.quantile(draws, PRIOR_NUMBERS["quantile"] if skewed else 0.5, axis=1))
 
     @property
     def sharded(self) -> bool:
@@ -245,7 +245,7 @@ class ScalingModel(Model):
         for name, size in (("gather", prior.bytes), ("latency", prior.layers)):
             if size:
                 cost = np.log(v[name] * self.table.reference / size)
-                found[name] = float(np.median(cost)), float(np.hypot(cost.std(), NUMBERS["other_job"]))
+                found[name] = float(np.median(cost)), float(np.hypot(cost.std(), PRIOR_NUMBERS["other_job"]))
         return found
 
     def bounds(self, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
@@ -271,13 +271,13 @@ class ScalingModel(Model):
     def misfits(self) -> tuple[tuple[Measurement, float], ...]:
         """Measurements that the fit misses by more than their noise, and their relative differences from its median."""
         off = np.median(self._off, axis=0)
-        missed = np.abs(off) > np.maximum(NUMBERS["missed"], NUMBERS["missed_errors"] * self.table.noise)
+        missed = np.abs(off) > np.maximum(PRIOR_NUMBERS["missed"], PRIOR_NUMBERS["missed_errors"] * self.table.noise)
         return tuple((self.table.groups[i][0], float(np.expm1(off[i]))) for i in np.flatnonzero(missed))
 
     @property
     def outliers(self) -> tuple[Measurement, ...]:
         """Measurements far from most draws that four or more others contradict: three points contradict no law."""
-        far = (np.abs(self._off) > NUMBERS["outlier"] * self.table.scale(self.coordinates)).mean(axis=0) > 0.5
+        far = (np.abs(self._off) > PRIOR_NUMBERS["outlier"] * self.table.scale(self.coordinates)).mean(axis=0) > 0.5
         few = len(self.table.groups) > max(3, 3 * far.sum())
         return tuple(self.table.groups[i][0] for i in np.flatnonzero(far)) if few else ()
 
@@ -302,7 +302,7 @@ class ScalingModel(Model):
     def _of_knee(self) -> Iterator[Note]:
         """Where a sharded job loses, and what that depends on."""
         yield Note(knee_note(self.knee), "assumed")
-        if np.log(self.table.values(self.coordinates)["latency"]).std() > NUMBERS["open"]:
+        if np.log(self.table.values(self.coordinates)["latency"]).std() > PRIOR_NUMBERS["open"]:
             yield Note(
                 "the latency of gathers is not identified; measured all-gathers (--gathers), or a table of another job "
                 "there on more nodes, narrow the knee",
@@ -334,11 +334,11 @@ class ScalingModel(Model):
         elif nodes.max() <= 2:
             beyond = "two nodes" if nodes.max() == 2 else "one node"
             found.append(Note(f"growth beyond {beyond} is estimated from published jobs", "assumed"))
-        elif max(self._mean("growth"), self._mean("latency")) > NUMBERS["surprise"]:
+        elif max(self._mean("growth"), self._mean("latency")) > PRIOR_NUMBERS["surprise"]:
             found.append(Note("rounds grow faster than in most published jobs"))
         if self.base.workers > 1:
             found.append(Note(f"speedup and efficiency relate to {self.base.group}, the smallest measured group"))
-        if self.effective_draws < NUMBERS["effective"]:
+        if self.effective_draws < PRIOR_NUMBERS["effective"]:
             found.append(Note(f"few draws fit ({self.effective_draws:.0f} lineages), so that intervals are rough"))
         known = self.table.batches[0]
         if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
@@ -357,7 +357,7 @@ class ScalingModel(Model):
 
     @cached_property
     def _measured(self) -> np.ndarray:
-        return self.table.depends(self.coordinates) & (self.coordinates.std(axis=0) < NUMBERS["narrowed"])
+        return self.table.depends(self.coordinates) & (self.coordinates.std(axis=0) < PRIOR_NUMBERS["narrowed"])
 
 
 def fit_scaling(

@@ -70,7 +70,7 @@ TRANSFORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "log": np.exp, "logit": lambda x: 1.0 / (1.0 + np.exp(-x)), "linear": np.asarray, "normal cdf": _normal_cdf,
 }  # fmt: skip
 _TABLE = constants(__package__, "prior.toml")
-NUMBERS: dict[str, float] = _TABLE["numbers"]
+PRIOR_NUMBERS: dict[str, float] = _TABLE["numbers"]
 SHARDED_JOBS: dict[str, Any] = _TABLE["sharded"]
 EXPONENTS: dict[str, list[float]] = _TABLE["exponents"]
 
@@ -134,7 +134,7 @@ class Prior:
     @property
     def drift(self) -> float:
         """Error of the law beyond the measured sizes, in misfits per square root of a doubling."""
-        return float(SHARDED_JOBS["drift"] if self.kind in SHARDED else NUMBERS["drift"])
+        return float(SHARDED_JOBS["drift"] if self.kind in SHARDED else PRIOR_NUMBERS["drift"])
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -155,7 +155,7 @@ class Prior:
         for (name, transform, *_), z in zip(self.coordinates, np.clip(u.T, -8.0, 8.0), strict=True):
             mean, spread = self._normal(name, reference)
             if name == "latency":  # a heavy upper tail
-                z = z + NUMBERS["stretch"] * np.clip(z, 0.0, 5.0) ** 3
+                z = z + PRIOR_NUMBERS["stretch"] * np.clip(z, 0.0, 5.0) ** 3
             if transform == "share":
                 found[name] = self._exponents(_normal_cdf(z))
             elif name == "demand" and self.bytes:
@@ -191,12 +191,12 @@ def of_gathers(gathers: Iterable[Gather], gpus_per_node: int) -> dict[str, tuple
     per_byte = [g.bytes * (1.0 - 1.0 / g.nodes) for g in rows]
     parts = np.column_stack([per_byte, [g.nodes * (g.gpus_per_node or gpus_per_node) - 1.0 for g in rows]])
     prior, spread = np.array([SHARDED_JOBS["cluster"][name] for name in ("gather", "latency")]).T
-    log_time, x, error = np.log([g.seconds for g in rows]), prior.copy(), NUMBERS["gather_error"]
+    log_time, x, error = np.log([g.seconds for g in rows]), prior.copy(), PRIOR_NUMBERS["gather_error"]
     for _ in range(50):
         shares = parts * np.exp(x)
         slope = shares / shares.sum(axis=1, keepdims=True)
         precision = np.diag(spread**-2) + slope.T @ slope / error**2
         ahead = (prior - x) / spread**2 + slope.T @ (log_time - np.log(shares.sum(axis=1))) / error**2
         x = x + np.clip(np.linalg.solve(precision, ahead), -1.0, 1.0)
-    left = np.sqrt(np.diag(np.linalg.inv(precision)) + NUMBERS["other_job"] ** 2)
+    left = np.sqrt(np.diag(np.linalg.inv(precision)) + PRIOR_NUMBERS["other_job"] ** 2)
     return dict(zip(("gather", "latency"), zip(x.tolist(), left.tolist(), strict=True), strict=True))

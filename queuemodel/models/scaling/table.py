@@ -10,7 +10,7 @@ import msgspec
 
 from ...base.errors import FitError, ModelError
 from ...profile.job import Job
-from ...profile.measurements import ALONE, Measurement
+from ...profile.measurements import MEASURED_ALONE, Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import SHARDED, Scenario, of_group
 from ...profile.throughputs import as_throughputs, on_profiled_links, warn_of_rounds
@@ -23,7 +23,7 @@ ASSUMED = "assuming asynchronous parameter servers (async-ps), not data-parallel
 #: What may be known of gathers.
 GATHERED = ("parameters", "layers", "precision", "gathers")
 #: What may be known of throughputs alone besides, by way of training.
-KNOWN: dict[str, tuple[str, ...]] = {
+TABLE_FIELDS: dict[str, tuple[str, ...]] = {
     "async-ps": ("batch_size", "parameter_bytes"),
     "sync-ps": ("batch_size", "parameter_bytes", "sparse_gradients"),
     "all-reduce": ("batch_size", "parameter_bytes", "sparse_gradients"),
@@ -35,7 +35,7 @@ def refuses(data: Data, question: Scenario) -> str:
     """See `ModelKind`."""
     if isinstance(data, Profile) and (data.steps or data.rounds):
         return OTHER_DATA
-    if strategy_of(data, question) in KNOWN and not question.backup_workers:
+    if strategy_of(data, question) in TABLE_FIELDS and not question.backup_workers:
         return ""
     return f"{'with backup workers ' * bool(question.backup_workers)}needs a profile with recorded steps; record one"
 
@@ -43,13 +43,13 @@ def refuses(data: Data, question: Scenario) -> str:
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> ScalingModel:
     """See `ModelKind`."""
     strategy, profile = strategy_of(data, question), data if isinstance(data, Profile) else None
-    if profile and (own := question.of(KNOWN["async-ps"])):
+    if profile and (own := question.of(TABLE_FIELDS["async-ps"])):
         raise ModelError(f"{next(iter(own))} applies to tables of measurements; a profile has its own")
     if of_network := question.of(of_group("network")):
         raise ModelError(f"{next(iter(of_network))} does not apply to measurements alone; leave it out")
     if question.form:
         raise ModelError("form applies to steps on parameter servers alone; leave it out")
-    if ALONE in getattr(data, "note", "") and (own := question.of(GATHERED)):
+    if MEASURED_ALONE in getattr(data, "note", "") and (own := question.of(GATHERED)):
         raise ModelError(f"{next(iter(own))} needs the seconds of a step; give batch_size (and sequence_length)")
     measured = as_throughputs([*(data.throughputs if isinstance(data, Profile) else data), *measured])
     if not measured:

@@ -16,7 +16,7 @@ from ...transport.sharing import CONTROLS
 from ..rounds.fit import by_number, relative_compute_times
 from ..rounds.graph import ACROSS, INSIDE, Task, transfer_times
 from ..rounds.times import GLOO, LATENCY_FACTOR, LONGEST_MESSAGE, NVIDIA, FittedRanks, Library, NodeLink
-from .placement import NETWORK, SHARD_KINDS, RankPlacement, TimedTask, round_times
+from .placement import BETWEEN_NODES, SHARD_KINDS, RankPlacement, TimedTask, round_times
 
 _NUMBERS = constants(__package__)["fit"]
 TRANSFER_ERROR, REPLAY_ERROR = _NUMBERS["transfer_error"], _NUMBERS["replay_error"]
@@ -79,7 +79,9 @@ class RecordedRounds:
         return [
             one
             for one in self.steps
-            if one.task.kind and self.placement.task(one).stream == NETWORK and self.placement.seconds(one, some) > 0
+            if one.task.kind
+            and self.placement.task(one).stream == BETWEEN_NODES
+            and self.placement.seconds(one, some) > 0
         ]
 
 

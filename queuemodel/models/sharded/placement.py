@@ -15,7 +15,7 @@ from ..rounds.times import NodeLink
 #: Collectives of parameters and gradients that are sharded.
 SHARD_KINDS = ("all-gather", "reduce-scatter")
 #: Collectives of several nodes follow each other: they share the nodes' links.
-NETWORK = "network"
+BETWEEN_NODES = "network"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class RankPlacement:
         inside = task.group.startswith(INSIDE)
         members = 0 if task.group.startswith(ACROSS) else self.copy if task.kind in SHARD_KINDS else g if inside else 0
         local = members and members <= g
-        return replace(task, stream=task.group if local else NETWORK, ranks=members if members < self.ranks else 0)
+        return replace(
+            task, stream=task.group if local else BETWEEN_NODES, ranks=members if members < self.ranks else 0
+        )
 
     def seconds(self, step: TimedTask, link: NodeLink) -> float:
         """Of a collective, once all its ranks are there; ``link`` is a node's."""
