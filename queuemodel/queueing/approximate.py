@@ -11,7 +11,8 @@ import numpy as np
 
 from ..base.checks import require_choice
 from ..base.errors import QueueModelWarning
-from .lowered import Lowered, lower, require_populations
+from .exact import with_open
+from .lowered import Lowered, lower, lowered_product_form, require_populations
 from .network import Network
 from .solution import Solution, by_class, solution_of
 
@@ -49,6 +50,8 @@ class ApproximateMVA:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``; for populations 1 to ``population`` by the recursion, without classes."""
+        if network.arrival_rates.any():
+            return solved_approximately(lowered_product_form(network, population, "approximate MVA"), self.method)
         return solved_approximately(lower(network, require_populations(network, population)), self.method)
 
 
@@ -63,11 +66,17 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
         X, R = _schweitzer(model) if method == "bard-schweitzer" else _linearizer(model)
     X, R, bounded = (one[0] for one in _bounded(low, low.N[None], X[None], R[None]))
     Q = X * R
-    busy = model.busy(X[None, :], Q.sum(axis=1)[None, :])
+    curves = model.busy(X[None, :], Q.sum(axis=1)[None, :])
+    busy = None if curves is None else curves[0]
+    if low.arrivals.any():
+        busy = with_open(low, X, Q, busy, lambda k: _two_points(Q[k].sum()))
     why = (reason or f"{name} was specified: approximate at any population") + (BOUNDED if bounded else "")
-    return solution_of(
-        low, *by_class(low, X, Q), busy=None if busy is None else busy[0], solver=name, exact=False, reason=why
-    )
+    return solution_of(low, *by_class(low, X, Q), busy=busy, solver=name, exact=False, reason=why)
+
+
+def _two_points(mean: float) -> np.ndarray:
+    """Probabilities of the two whole numbers around a mean."""
+    return np.append(np.zeros(int(mean)), [1.0 - mean % 1.0, mean % 1.0])
 
 
 def _by_recursion(model: _Model, reason: str) -> Solution:
@@ -92,13 +101,16 @@ class _Model:
 
     def __init__(self, low: Lowered) -> None:
         stations = low.network.stations
-        self.low, self.D, self.N = low, low.D, low.N
+        self.low, self.D, self.N = low, low.closed_demand, low.N
         self.V, self.S, second = _visits(low.network)
         with np.errstate(invalid="ignore", divide="ignore"):
             self.scv = np.where(self.S > 0, np.maximum(second / (self.S * self.S) - 1.0, 0.0), 1.0)
-        self.servers = np.array([1.0 if s.is_delay else s.servers for s in stations])
-        self.fcfs = np.array([s.discipline == "fcfs" and not s.is_delay for s in stations])
-        self.curves = {k: s.speeds(int(low.N.sum())) for k, s in enumerate(stations) if s.rates is not None}
+        rated = (low.open_load > 0) & np.array([s.servers > 1 for s in stations])
+        self.servers = np.array([1.0 if s.is_delay or rated[k] else s.servers for k, s in enumerate(stations)])
+        ordered = not low.arrivals.any()  # beside open classes there is product form, as in processor sharing
+        self.fcfs = np.array([ordered and s.discipline == "fcfs" and not s.is_delay for s in stations])
+        rated |= [s.rates is not None for s in stations]
+        self.curves = {k: low.speeds(k, max(1, int(low.N.sum()))) for k in np.flatnonzero(rated).tolist()}
 
     def residence(self, A: np.ndarray, U: np.ndarray, *, rarer: bool = True) -> np.ndarray:
         """R (K, C), queues A and utilizations U (K, R, C) being those of class r that class c finds."""

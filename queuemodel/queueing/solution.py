@@ -1,4 +1,4 @@
-"""What solving a closed network yields: measures for one population, or for every one up to it."""
+"""What solving a network yields: measures for one population, or for every one up to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Solution(Result):
-    """Steady-state measures of a closed network.
+    """Steady-state measures of a network.
 
     Only throughputs and residence times are stored; everything else follows from them by Little's law. With several
     classes, measures without *class_* are those of all customers together.
@@ -28,7 +28,7 @@ class Solution(Result):
     ----------
     network : Network
     population : int
-        Customers of all classes: the measures without an *s* are those of this population.
+        Customers of all closed classes: the measures without an *s* are those of this population.
     throughputs : ndarray, shape (population,) or (1,)
         Cycles per second at populations 1, 2, ..., `population`; just at `population` where the solver keeps no more.
     residence_times : ndarray, shape (population, K) or (1, K)
@@ -82,10 +82,16 @@ class Solution(Result):
         return float(self.residence_time.sum())
 
     @property
+    def class_customers(self) -> np.ndarray:
+        """Customers of each class, shape (C,): populations, and of open classes the mean number at all stations."""
+        there = np.array(self.class_populations or [self.population], dtype=float)
+        return np.where(self.network.arrival_rates > 0, self.class_queue_length.sum(axis=0), there)
+
+    @property
     def cycle_time(self) -> float:
         """Seconds per cycle: response time and think time."""
         if self.class_throughputs is not None:
-            return self.population / self.throughput  # Little's law, over all classes
+            return float(self.class_customers.sum()) / self.throughput  # Little's law, over all classes
         return self.response_time + self.network.think_time
 
     @property
@@ -140,7 +146,8 @@ class Solution(Result):
     def bottleneck(self) -> str | None:
         """The queueing station that works the largest part of what it can at its fastest; None without queues."""
         low = lower(self.network, self.class_populations or self.population)
-        load = low.load @ self.class_throughput[[chain[0] for chain in self.network.chains]]
+        every = self.class_throughput[[chain[0] for chain in self.network.chains]]
+        load = replace(low, open_load=0.0 * low.open_load).load @ every
         return self.network.names[int(load.argmax())] if load.any() else None
 
     @property
@@ -172,27 +179,35 @@ class Solution(Result):
         )
 
     def class_rows(self) -> list[dict[str, Any]]:
-        """Population, throughput and cycle time: one row per class, or for classes that customers switch between."""
+        """Customers, throughput and cycle time: one row per class, or for classes that customers switch between."""
         names, each = self.network.class_names or ["all"], self.class_populations or (self.population,)
         rows = []
         for chain in map(list, self.network.chains):
-            n, x = sum(each[c] for c in chain), float(self.class_throughput[chain[0]])
-            what = ", ".join(names[c] for c in chain)
+            n: float = sum(each[c] for c in chain)
+            if self.network.arrival_rates[chain[0]]:
+                n = float(self.class_customers[chain[0]])
+            x, what = float(self.class_throughput[chain[0]]), ", ".join(names[c] for c in chain)
             rows.append({"class": what, "population": n, "throughput": x, "cycle_time": n / x if x > 0 else 0.0})
         return rows
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row per population: throughput, cycle time, and per station queue length and utilization."""
+        """One row per population: throughput, cycle time, and per station queue length and utilization.
+
+        With classes one row per class and station: the class's throughput, and the measures of `to_rows`.
+        """
+        pandas = extra("pandas", "frames", what="a DataFrame")
+        if self.network.classes:
+            each = dict(zip(self.network.class_names, self.class_throughput.tolist(), strict=True))
+            rows = [{"class": row["class"], "throughput": each[row["class"]]} | row for row in self.to_rows()]
+            return pandas.DataFrame(sorted(rows, key=lambda row: list(each).index(row["class"])))
         X = self.throughputs[:, None]
-        Q, U = X * self.residence_times, self.utilization[None]
-        if not self.network.classes:
-            U = X * self.network.service_demand / self._servers
-            if self.busy is not None:
-                U = np.where(self._rated, self.busy, U)
+        Q, U = X * self.residence_times, X * self.network.service_demand / self._servers
+        if self.busy is not None:
+            U = np.where(self._rated, self.busy, U)
         columns = {"population": self.populations, "throughput": X[:, 0], "cycle_time": self.populations / X[:, 0]}
         for k, name in enumerate(self.network.names):
             columns |= {f"queue_length[{name}]": Q[:, k], f"utilization[{name}]": U[:, k]}
-        return extra("pandas", "frames", what="a DataFrame").DataFrame(columns)
+        return pandas.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `to_json` writes them."""
@@ -213,8 +228,10 @@ class Solution(Result):
 
     def caption(self) -> str:
         """Population, throughput and method, and its reason where the choice is not the usual one."""
+        arriving = self.network.arrival_rates.sum()
         return (
-            f"{self.network.name or 'network'}: population {self.population}, throughput {self.throughput:.6g} /s, "
+            f"{self.network.name or 'network'}: population {self.population}, "
+            f"{f'{arriving:.6g} arrivals/s, ' if arriving else ''}throughput {self.throughput:.6g} /s, "
             f"cycle time {self.cycle_time:.6g} s {self.method()}"
         )
 
