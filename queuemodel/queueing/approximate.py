@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base.checks import require_choice
 from ..base.errors import QueueModelWarning
-from .exact import with_open
+from .exact import solved_exactly, with_open
 from .lowered import Lowered, lower, lowered_product_form, require_populations
 from .network import Network
 from .solution import Solution, by_class, solution_of
@@ -51,7 +51,8 @@ class ApproximateMVA:
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``; for populations 1 to ``population`` by the recursion, without classes."""
         if network.arrival_rates.any():
-            return solved_approximately(lowered_product_form(network, population, "approximate MVA"), self.method)
+            low = lowered_product_form(network, population, "approximate MVA")
+            return solved_approximately(low, self.method) if low.N.any() else solved_exactly(low)
         return solved_approximately(lower(network, require_populations(network, population)), self.method)
 
 

@@ -320,7 +320,7 @@ def response_percentile(network: Network, station: str, share: float) -> float:
     label = network.labels[int(np.flatnonzero(visiting)[0])]
     mu, m = 1.0 / s.time_of(label), s.servers
     wait = 0.0 if s.is_delay else 1.0 - p[: int(m)].sum()
-    a = math.inf if s.is_delay else mu * m - float(network.class_visit_ratios[k] @ network.arrival_rates)
+    a = 2 * mu if s.is_delay else mu * m - float(network.class_visit_ratios[k] @ network.arrival_rates)
     a *= 1.0 + 1e-9 * (abs(a - mu) < 1e-9 * mu)  # the limit of a double rate, to nine digits
 
     def longer(t: float) -> float:
