@@ -132,8 +132,9 @@ def test_open_classes_are_limits_of_closed_ones(seed):
     np.testing.assert_allclose(s.class_throughput, limit.class_throughput, rtol=1e-5)
     np.testing.assert_allclose(s.class_queue_length, limit.class_queue_length[:K], rtol=2e-4)
     np.testing.assert_allclose(s.utilization, limit.utilization[:K], rtol=1e-4)
-    if sum(c.is_open for c in network.classes) == 1 and K + len(network.classes) < 5:
-        chain = qn.solve(network, solver=qn.MarkovChain(most_open=16))
+    small = len(network.classes) == 1 or not any(station.discipline == "fcfs" for station in network.stations)
+    if small and sum(c.is_open for c in network.classes) == 1 and K + len(network.classes) < 5:
+        chain = qn.solve(network, solver=qn.MarkovChain(most_open=30))
         np.testing.assert_allclose(s.class_queue_length, chain.class_queue_length, rtol=2e-3)
         assert not chain.exact
         assert "lost" in chain.reason
