@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 
 from ..base.checks import require_choice
 from ..base.errors import QueueModelWarning
+from ..base.files import constants
 from .exact import solved_exactly, with_open
 from .lowered import Lowered, lower, lowered_product_form, require_populations
 from .network import Network
@@ -22,6 +24,8 @@ MOST_ITERATIONS = 20_000
 ROUNDING = 1e-9
 #: The throughput's error where `solve` has no exact answer: ``python docs/approximation_errors.py``.
 MEASURED = "within 9 % of the exact throughput on 90 % of 62 random networks"
+#: Measured errors, with their sources: constants.toml.
+_ERRORS = constants(__package__)["approximate"]["error"]
 BOUNDED = "; held to the asymptotic bounds"
 
 
@@ -72,7 +76,17 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
     if low.arrivals.any():
         busy = with_open(low, X, Q, busy, lambda k: _two_points(Q[k].sum()))
     why = (reason or f"{name} was specified: approximate at any population") + (BOUNDED if bounded else "")
-    return solution_of(low, *by_class(low, X, Q), busy=busy, solver=name, exact=False, reason=why)
+    about: dict[str, Any] = {"reason": why, "expected_error": _expected_error(low, method)}
+    return solution_of(low, *by_class(low, X, Q), busy=busy, solver=name, exact=False, **about)
+
+
+def _expected_error(low: Lowered, method: str) -> float:
+    """The 95th percentile of the throughput's error on random networks of this kind, NaN where none is measured."""
+    if any(s.rates is not None for s in low.network.stations):
+        return math.nan
+    kind = "several-servers" if low.why_not_plain() else "single-servers"
+    kind = "without-product-form" if low.why_not_product_form() else kind
+    return float(_ERRORS[kind].get(method, math.nan))
 
 
 def _two_points(mean: float) -> np.ndarray:
@@ -94,7 +108,8 @@ def _by_recursion(model: _Model, reason: str) -> Solution:
     busy = model.busy(X, X * R[:, :, 0])
     held = f"{BOUNDED[2:]} at {bounded.sum():,} of {population:,} populations" if bounded.any() else ""
     why, name = "; ".join(filter(None, [reason, held])), METHODS["recursion"]
-    return Solution(low.network, population, X[:, 0], R[:, :, 0], solver=name, exact=False, reason=why, busy=busy)
+    about: dict[str, Any] = {"reason": why, "expected_error": _expected_error(low, "recursion")}
+    return Solution(low.network, population, X[:, 0], R[:, :, 0], solver=name, exact=False, busy=busy, **about)
 
 
 class _Model:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base.checks import by_keyword, require_share
 from ..base.errors import ModelError
+from ..base.results import counted
 from .kernels.product_form import convolve, factor, geometric, lattice, recursion, residence
 from .lowered import Lowered, lowered_product_form, speeds_beside_open, speeds_of
 from .network import Network
@@ -365,7 +366,7 @@ def solved_exactly(low: Lowered) -> Solution:
     alike = "" if (low.N > 0).sum() == C else f", merged into {C} that differ"
     opened = f" beside {(low.arrivals > 0).sum()} open" if low.arrivals.any() else ""
     reason = (
-        f"{(low.arrivals == 0).sum()} classes{opened} with product form{alike}: {name} is the cheapest exact recursion"
+        f"{counted(int((low.arrivals == 0).sum()), 'class')}{opened} with product form{alike}: {name} is the cheapest exact recursion"
     )
     return expand(low, merged, *solver(merged), solver=name, reason=reason)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,8 +106,8 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     return Sensitivity(network, (int(low.N[0]),), float(X[0]), dX_dD[0, :, 0], float(dX_dZ[0, 0]))
 
 
-#: Closed forms with more terms than this are of no use.
-MOST_TERMS = 20_000
+#: Closed forms whose denominator has more terms than this are of no use, and take more than seconds.
+MOST_TERMS = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -174,9 +175,10 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
     if low.arrivals.any():
         raise ModelError("symbolic: open classes are not supported; their measures have closed forms without it")
     K, points = len(network.stations), list(np.ndindex(*low.N + 1))
-    if len(points) * K * sum(counts) > MOST_TERMS:
+    terms = math.prod(math.comb(n + K + bool(z), n) for n, z in zip(counts, low.Z.tolist(), strict=True))
+    if terms > MOST_TERMS:
         raise ModelError(
-            f"symbolic: {len(points):,} populations at {K} stations are too many for a closed form; use solve"
+            f"symbolic: a closed form at this population has about {terms:,} terms, more than {MOST_TERMS}; use solve"
         )
 
     def symbol(value: float, *label: object) -> Any:

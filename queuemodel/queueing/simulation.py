@@ -156,9 +156,10 @@ class Simulation:
         reason = f" from a run too short: {why}" if why else ": Simulation(...).run gives its interval"
         solver = f"simulation, {self.replications} replications of {runs[0].departures:,} departures"
         means = (measure.mean(axis=0) for measure in (X, Q, busy))
-        solution = solution_of(low, *means, solver=solver, exact=False, reason=f"an estimate{reason}")
         every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
         interval = (*self._interval(every, why).tolist(),)
+        about = {"reason": f"an estimate{reason}", "expected_error": (interval[1] - interval[0]) / 2 / every.mean()}
+        solution = solution_of(low, *means, solver=solver, exact=False, **about)
         lengths, events = self._interval(Q.sum(axis=2), why), self.replications * runs[0].departures
         return SimulationResult(solution, self.confidence, interval, lengths, events, why)
 
