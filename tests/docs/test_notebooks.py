@@ -77,6 +77,16 @@ def test_a_cluster_is_shared(shown):
     assert sum("image/png" in data for data in cells.values()) == 5
 
 
+def test_textbook_tables_agree(shown):
+    cells = shown("05-closed-and-open-networks")
+    assert sum("image/png" in data for data in cells.values()) == 2
+    tables = [data["text/html"] for data in cells.values() if "published" in data.get("text/html", "")]
+    assert len(tables) == 5
+    for table in tables:
+        rows = [[float(cell) for cell in re.findall(r"<td>([^<]+)</td>", row)] for row in table.split("<tr")]
+        assert all(row[1] == pytest.approx(row[0], rel=3e-3) for row in rows if len(row) > 1)
+
+
 def test_traces_are_looked_into(shown):
     cells = shown("05-traces")
     rates, measured = value(cells, "rates"), value(cells, "{point")
