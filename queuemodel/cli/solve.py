@@ -201,7 +201,7 @@ def _solutions(model: qn.Network, asked: list[Any], options: dict[str, Any]) -> 
         rows = [row | _solver(whole) for row in whole.class_rows()]
         return whole if options["format"] != "csv" else ask.Table(rows), whole
     document = {"name": model.name, **_solver(whole), "bottleneck": whole.bottleneck}
-    if not options["sweep"] and sum(not c.is_open for c in model.classes) == bool(model.classes):
+    if not options["sweep"] and len(model.classes) - len(model.open_classes) == bool(model.classes):
         saturation = qn.saturation_population(model)
         document["saturation_population"] = saturation if math.isfinite(saturation) else None
     marked = [row | _solver(solution) for row, solution in zip(rows, solutions, strict=True)]
@@ -219,7 +219,7 @@ def _solutions(model: qn.Network, asked: list[Any], options: dict[str, Any]) -> 
 def _row(s: qn.Solution) -> dict[str, Any]:
     """Population, throughput and cycle time, of classes too, then each station's measures; bounds of one kind."""
     network = s.network
-    alone = len(network.classes) < 2 and not network.arrival_rates.any()
+    alone = len(network.classes) < 2 and not network.open_classes
     row: dict[str, Any] = {"population": s.population, "throughput": s.throughput}
     if alone:
         bounds = qn.bounds(network, s.population)

@@ -54,7 +54,7 @@ class ApproximateMVA:
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``; for populations 1 to ``population`` by the recursion, without classes."""
-        if network.arrival_rates.any():
+        if network.open_classes:
             low = lowered_product_form(network, population, "approximate MVA")
             return solved_approximately(low, self.method) if low.N.any() else solved_exactly(low)
         return solved_approximately(lower(network, require_populations(network, population)), self.method)
@@ -73,7 +73,7 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
     Q = X * R
     curves = model.busy(X[None, :], Q.sum(axis=1)[None, :])
     busy = None if curves is None else curves[0]
-    if low.arrivals.any():
+    if low.network.open_classes:
         busy = with_open(low, X, Q, busy, lambda k: _two_points(Q[k].sum()))
     why = (reason or f"{name} was specified: approximate at any population") + (BOUNDED if bounded else "")
     about: dict[str, Any] = {"reason": why, "expected_error": _expected_error(low, method)}
@@ -123,7 +123,7 @@ class _Model:
             self.scv = np.where(self.S > 0, np.maximum(second / (self.S * self.S) - 1.0, 0.0), 1.0)
         rated = (low.open_load > 0) & np.array([s.servers > 1 for s in stations])
         self.servers = np.array([1.0 if s.is_delay or rated[k] else s.servers for k, s in enumerate(stations)])
-        ordered = not low.arrivals.any()  # beside open classes there is product form, as in processor sharing
+        ordered = not low.network.open_classes  # beside open classes there is product form, as in processor sharing
         self.fcfs = np.array([ordered and s.discipline == "fcfs" and not s.is_delay for s in stations])
         rated |= [s.rates is not None for s in stations]
         self.curves = {k: low.speeds(k, max(1, int(low.N.sum()))) for k in np.flatnonzero(rated).tolist()}

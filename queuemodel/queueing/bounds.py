@@ -126,16 +126,16 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
 
 
 def _require_one_closed(network: Network, what: str) -> None:
-    closed = [c.name for c in network.classes if not c.is_open]
-    if network.classes and len(closed) != 1:
-        raise ModelError(f"{what}: the network has {len(closed)} closed classes; one is needed, beside any open ones")
+    closed = len(network.classes) - len(network.open_classes)
+    if network.classes and closed != 1:
+        raise ModelError(f"{what}: the network has {closed} closed classes; one is needed, beside any open ones")
 
 
 def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
     """At any populations from 1, whole or not."""
     whole = lower(network, math.ceil(N.max()))
     low, why = whole.closed, whole.why_not_product_form()
-    if why and whole.arrivals.any():
+    if why and network.open_classes:
         raise ModelError(f"bounds: {why}; beside open classes all bounds are for product form")
     Z = float(low.think[0])
     lower_X = N / (N * low.most.sum() + Z)
@@ -306,9 +306,9 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     Of several closed classes, or of open ones alone, draw each station's utilization by class.
     """
     ax = ax or new_axes()
-    if solution.network.classes and sum(not c.is_open for c in solution.network.classes) != 1:
-        return _plot_utilization(solution, ax)
     network, X = solution.network, solution.throughputs
+    if network.classes and len(network.classes) - len(network.open_classes) != 1:
+        return _plot_utilization(solution, ax)
     knee = saturation_population(network)
     N = np.union1d(np.linspace(1, solution.population, 200), min(max(knee, 1), solution.population))
     loose = _bounds(network, N, "asymptotic")

@@ -65,7 +65,7 @@ def expand(
     if busy is not None:
         all_busy = np.full(K, np.nan)
         all_busy[merged.stations] = busy
-    if low.arrivals.any():
+    if low.network.open_classes:
         all_busy = with_open(low, all_X, all_Q, all_busy, lambda k: _crowd(low, k))
     return solution_of(low, *by_class(low, all_X, all_Q), busy=all_busy, exact=True, **about)
 
@@ -364,10 +364,9 @@ def solved_exactly(low: Lowered) -> Solution:
         return _by_constants(low, merged)
     solver = {"exact MVA": _over_lattice, "exact recursion by customer": _by_customer}.get(name, solve_lattice)
     alike = "" if (low.N > 0).sum() == C else f", merged into {C} that differ"
-    opened = f" beside {(low.arrivals > 0).sum()} open" if low.arrivals.any() else ""
-    reason = (
-        f"{counted(int((low.arrivals == 0).sum()), 'class')}{opened} with product form{alike}: {name} is the cheapest exact recursion"
-    )
+    closed, opened = int((low.arrivals == 0).sum()), len(low.network.open_classes)
+    beside = f" beside {opened} open" if opened else ""
+    reason = f"{counted(closed, 'class')}{beside} with product form{alike}: {name} is the cheapest exact recursion"
     return expand(low, merged, *solver(merged), solver=name, reason=reason)
 
 

@@ -123,7 +123,13 @@ class Lowered:
 def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     """The numbers of a network at a population: one per class, or an int without classes (or for all of them)."""
     counts = population if isinstance(population, tuple) else ()
-    D, Z, delay, arrivals = network.class_service_demand, network.think_times, network.is_delay, network.arrival_rates
+    D, Z, delay, opened = (
+        network.class_service_demand,
+        network.think_times,
+        network.is_delay,
+        bool(network.open_classes),
+    )
+    arrivals, load = network.arrival_rates if opened else np.zeros(len(Z)), np.zeros(len(delay))
     N = np.array(counts or [population] * len(network.chains))
     if network.routing is not None:  # without, none switches: each class is the whole of its chain
         at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]
@@ -132,19 +138,18 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
         D = np.array([D[:, chain].sum(axis=1) for chain in chains]).T
         Z = np.array([at_reference[c] @ Z[c] if len(c) > 1 else Z[c[0]] for c in chains])
         arrivals = np.array([arrivals[c[0]] for c in chains])
-    if not counts:
-        N = np.where(arrivals > 0, 0, N)
-    load = np.where(delay, 0.0, D @ arrivals)
-    for station, demands in zip(network.stations, D, strict=True):
+    if opened:
+        N, load = np.where(arrivals > 0, 0, N), np.where(delay, 0.0, D @ arrivals)
+    for station, demands, rho in zip(network.stations, D, load.tolist(), strict=True):
         if station.rates is None or station.rates[-1] is ...:
             continue
-        crowd = "any number of" if demands @ arrivals else int(N[demands > 0].sum())
-        if crowd == "any number of" or crowd > len(station.rates):  # type: ignore[operator]
+        if rho or int(N[demands > 0].sum()) > len(station.rates):
+            crowd = "any number of" if rho else int(N[demands > 0].sum())
             raise ModelError(
                 f"station {station.name!r}: rates has {len(station.rates)} values, but {crowd} customers can be "
                 "here; give one rate for each, or end the list with ... for the last one to repeat"
             )
-    if load.any():
+    if opened:
         _require_stability(network, load)
     return Lowered(network, N, counts, D, Z, delay, arrivals, load)
 
@@ -204,7 +209,7 @@ def require_populations(network: Network, population: Any) -> int | tuple[int, .
         if population is None:
             raise ModelError("population is needed for a network without classes: solve(network, population=...)")
         return require_count(population, "population", most=LARGEST_POPULATION)
-    names, opened = network.class_names, [c.name for c in network.classes if c.is_open]
+    names, opened = network.class_names, network.open_classes
     if population is None:
         population = [c.population for c in network.classes]
     elif isinstance(population, Mapping):
@@ -234,12 +239,16 @@ def require_populations(network: Network, population: Any) -> int | tuple[int, .
 def lowered_product_form(network: Network, population: Any, solver: str) -> Lowered:
     """The numbers of a network, or a `ModelError` of this exact solver where there is no product form."""
     low = lower(network, require_populations(network, population))
+    require_product_form(low, solver)
+    return low
+
+
+def require_product_form(low: Lowered, solver: str) -> None:
     if why := low.why_not_product_form():
-        other = "" if low.arrivals.any() else "ApproximateMVA, "
+        other = "" if low.network.open_classes else "ApproximateMVA, "
         raise ModelError(
             f"{solver}: {why}, so there is no product form; use {other}MarkovChain (if small) or Simulation"
         )
-    return low
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -156,11 +156,11 @@ class MarkovChain:
                 "time, or a station discipline='ps'"
             )
         why = "the steady state of every state of the network: exact for any discipline"
-        if low.arrivals.any():
+        if network.open_classes:
             lost = float((1.0 - X / np.where(network.arrival_rates > 0, network.arrival_rates, X)).max())
             why = f"cut off at {self.most_open} customers of each open class, of whom {lost:.2g} are lost"
         name = f"Markov chain, {len(chain.states):,} states"
-        return solution_of(low, X, Q, busy=busy, solver=name, exact=not low.arrivals.any(), reason=why)
+        return solution_of(low, X, Q, busy=busy, solver=name, exact=not network.open_classes, reason=why)
 
 
 State = tuple[int, ...]  # for each place the number of the state that it is in

@@ -249,6 +249,11 @@ class Network(Result):
         return [c.name for c in self.classes]
 
     @property
+    def open_classes(self) -> list[str]:
+        """The names of the open classes."""
+        return [c.name for c in self.classes if c.is_open]
+
+    @property
     def labels(self) -> list[str | None]:
         """The classes' names, C of them; None for all customers when they are alike."""
         return [c.name for c in self.classes] if self.classes else [None]
@@ -376,9 +381,8 @@ class Network(Result):
 
     def caption(self) -> str:
         """Name, classes and think time."""
-        arriving = sum(c.is_open for c in self.classes)
         classes = f", {len(self.classes)} classes" if self.classes else ""
-        classes += f" ({arriving} open)" if arriving else ""
+        classes += f" ({len(self.open_classes)} open)" if self.open_classes else ""
         think = ", ".join(f"{z:g}" for z in self.think_times)
         return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
 

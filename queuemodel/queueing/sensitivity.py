@@ -97,7 +97,7 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     dX_dD, dX_dZ = np.zeros((C, *Q.shape)), np.zeros((C, C))
     for c in np.flatnonzero(low.N):
         fewer, less_X, less_Q = low.N - (np.arange(C) == c), np.zeros(C), np.zeros(Q.shape)
-        if fewer.any() or low.arrivals.any():
+        if fewer.any() or network.open_classes:
             before = solved_exactly(replace(low, N=fewer))
             less_X, less_Q = before.class_throughput, before.class_queue_length
         dX_dD[c], dX_dZ[c] = X[c] * (less_Q - Q) / low.D, X[c] * (less_X - X)
@@ -172,7 +172,7 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
     counts = tuple(low.N.tolist())
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")
-    if low.arrivals.any():
+    if network.open_classes:
         raise ModelError("symbolic: open classes are not supported; their measures have closed forms without it")
     K, points = len(network.stations), list(np.ndindex(*low.N + 1))
     terms = math.prod(math.comb(n + K + bool(z), n) for n, z in zip(counts, low.Z.tolist(), strict=True))

@@ -13,7 +13,7 @@ from ..base.results import Result, rows_of
 from .approximate import MEASURED, solved_approximately
 from .exact import MEMORY, solved_exactly
 from .kernels.product_form import recursions
-from .lowered import Lowered, lower, lowered_product_form, require_populations
+from .lowered import Lowered, lower, require_populations, require_product_form
 from .markov import MarkovChain
 from .network import Network
 from .solution import Solution
@@ -71,8 +71,8 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
     low = lower(network, N)
-    if low.arrivals.any():
-        lowered_product_form(network, N, "solve")
+    if network.open_classes:
+        require_product_form(low, "solve")
     elif why := low.why_not_product_form():
         why = f"{why}: no product form"
         try:
