@@ -252,7 +252,7 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
             kind, servers = ("delaystation", "1") if s.is_delay else ("listation", str(int(s.servers)))
             rows.append((kind, s.name, servers, [repr(t) for t in times], visits))
         else:
-            speeds = s.speeds(max(sum(counts), len(s.rates)))
+            speeds = s.listed_speeds if network.open_classes else s.speeds(sum(counts))
             tables = [";".join(repr(t / r) for r in speeds.tolist()) for t in times]
             rows.append(("ldstation", s.name, "1", tables, visits))
     reference = network.names[network.reference_index]
