@@ -80,14 +80,14 @@ def with_open(
     """
     K, there = len(Q), low.arrivals > 0
     slower, busy = np.ones(K), np.zeros(K) if busy is None else np.nan_to_num(busy)
-    for k in np.flatnonzero(low.open_load).tolist():
+    for k in np.flatnonzero((low.D[:, there] > 0).any(axis=1) & ~low.delay).tolist():
         station, rho = low.network.stations[k], float(low.open_load[k])
         if station.rates is None and station.servers == 1:
             slower[k] = (1.0 + Q[k].sum()) / (1.0 - rho)
         else:
             p = crowd(k)
             slower[k] = p @ (np.arange(1.0, len(p) + 1) / low.speeds(k, len(p)))
-        busy[k] = 1.0 - (1.0 - busy[k]) / speeds_beside_open(station.listed_speeds, rho, 0)[1]
+        busy[k] = 1.0 - (1.0 - busy[k]) * speeds_beside_open(station.listed_speeds, rho, 0)[1]
     X[there] = low.arrivals[there]
     Q[:, there] = (low.D * slower[:, None] * X)[:, there]
     return busy

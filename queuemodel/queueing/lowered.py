@@ -175,18 +175,18 @@ def _require_stability(network: Network, load: np.ndarray) -> None:
 
 
 def speeds_beside_open(mu: np.ndarray, rho: float, customers: int) -> tuple[np.ndarray, float]:
-    """Speeds with 1, 2, ... ``customers`` closed customers beside an open load rho, and 1 / P(nobody is there | 0).
+    """Speeds with 1, 2, ... ``customers`` closed customers beside an open load rho, and P(nobody | no closed one).
 
     n closed customers weigh E(n) = sum over m >= 0 of C(n+m, m) rho**m / (mu(1) ... mu(n+m)), so that their speed is
     a(n) = E(n-1) / E(n) (Bruell, Balbo and Afshari, 1984). The last speed r of ``mu`` repeats: beyond it a(n) is
     r - rho. From there back, one speed at a time and without a difference that could lose digits:
-    E'(n) = (rho E(n) + E(n-1)) / mu for n >= 1, E'(0) = 1 + rho E(0) / mu.
+    E'(n) = (rho E(n) + E(n-1)) / mu for n >= 1, E'(0) = 1 + rho E(0) / mu = 1 / P(nobody).
     """
     differ = min(customers, len(mu) + 1)
-    a, empty = np.full(differ, mu[-1] - rho), mu[-1] / (mu[-1] - rho)
+    a, empty = np.full(differ, mu[-1] - rho), (mu[-1] - rho) / mu[-1]
     for speed in mu[::-1].tolist():
-        a = a * (rho + np.append(speed / empty, a[:-1])[:differ]) / (rho + a)
-        empty = 1.0 + rho * empty / speed
+        a = a * (rho + np.append(speed * empty, a[:-1])[:differ]) / (rho + a)
+        empty = speed * empty / (speed * empty + rho)
     return np.append(a, np.full(customers - differ, mu[-1] - rho)), empty
 
 

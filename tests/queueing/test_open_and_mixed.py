@@ -142,13 +142,43 @@ def test_open_classes_are_limits_of_closed_ones(seed):
 
 def test_many_servers_keep_their_digits():
     """Erlang's C formula for 60 servers, nearly idle and nearly full, where sums of differences lose every digit."""
-    for load in (1e-3, 5.0, 59.9):
+    for load in (1e-3, 5.0, 59.9):  # P(nobody) is 1e-26 at the last
         queue = qn.Station("q", service_time=1.0, servers=60)
         weights = [load**n / math.factorial(n) for n in range(60)]
         last = load**60 / math.factorial(60) / (1 - load / 60)
         waiting = last / (sum(weights) + last)
         s = qn.solve(qn.Network([queue], classes=[qn.JobClass("c", arrival_rate=load)]))
         assert s.response_time == pytest.approx(1 + waiting / (60 - load), rel=1e-12)
+
+
+def test_closed_classes_that_switch_beside_open_ones():
+    """Routings of all, two servers and rates, against the chain."""
+    stations = [
+        qn.Station("x", service_time={"a": 0.2, "b": 0.3, "o": 0.1}, servers=2),
+        qn.Station("y", service_time={"a": 0.1, "b": 0.25, "o": 0.2}),
+        qn.Station("z", service_time=0.4, rates=[1, 1.7, ...]),
+    ]
+    routing = {
+        ("a", "a"): [[0, 0.5, 0], [0, 0, 0.5], [1, 0, 0]], ("a", "b"): [[0, 0.5, 0], [0, 0, 0.5], [0, 0, 0]],
+        ("b", "a"): [[0, 0, 0.5], [1, 0, 0], [0, 0, 0]], ("b", "b"): [[0, 0, 0.5], [0, 0, 0], [1, 0, 0]],
+        ("o", "o"): [[0, 0.5, 0], [0, 0, 0.3], [0, 0, 0]],
+    }  # fmt: skip
+    classes = [qn.JobClass("a", population=2, think_time=0.5), qn.JobClass("b"), qn.JobClass("o", arrival_rate=1.0)]
+    network = qn.Network(stations, classes=classes, routing=routing)
+    s, chain = qn.solve(network), qn.solve(network, solver=qn.MarkovChain(most_open=8))
+    np.testing.assert_allclose(s.class_queue_length, chain.class_queue_length, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(s.utilization, chain.utilization, rtol=1e-5)
+
+
+def test_slopes_where_no_open_customer_comes():
+    def X(time):
+        x = qn.Station("x", service_time={"c": 0.5, "o": 0.3})
+        y = qn.Station("y", service_time={"c": 0.4, "o": time}, servers=2)
+        classes = [qn.JobClass("c", population=4, think_time=1.0), qn.JobClass("o", arrival_rate=0.5)]
+        return qn.Network([x, y], classes=classes)
+
+    change = (qn.solve(X(1e-5)).class_throughput[0] - qn.solve(X(0.0)).class_throughput[0]) / 1e-5
+    assert qn.sensitivity(X(0.0)).dX_dD[0, 1, 1] == pytest.approx(change, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(8))
