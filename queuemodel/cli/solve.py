@@ -109,7 +109,7 @@ def _asked(network: qn.Network, populations: Any, sweep: list[tuple[int, ...]], 
     if not populations:
         if not network.classes:
             raise ModelError(f"{where}: --population is needed, like 8 or 1:100")
-        return sweep or [None]
+        return [dict(zip(network.class_names, counts, strict=True)) for counts in sweep] or [None]
     if isinstance(populations, dict):
         for name in populations:
             require_choice(name, f"{where}: --population: class", list(closed), error=ModelError)
@@ -239,9 +239,13 @@ def _solver(solution: qn.Solution) -> dict[str, Any]:
 
 def _plot_sweep(parameter: str, table: Result) -> Axes:
     ax, rows = new_axes(), table.to_rows()
-    for population in dict.fromkeys(row["population"] for row in rows):
-        line = [(row[parameter], row["throughput"]) for row in rows if row["population"] == population]
-        ax.plot(*zip(*line, strict=True), label=f"population {population}", **dots(len(line)))
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:  # a line for each population, of closed classes
+        counts = {name: n for name, n in row.items() if name.startswith("population") and isinstance(n, int)}
+        label = ", ".join(f"{name} {n}" for name, n in counts.items() if len(counts) == 1 or name != "population")
+        lines.setdefault(label, []).append((row[parameter], row["throughput"]))
+    for label, line in lines.items():
+        ax.plot(*zip(*line, strict=True), label=label, **dots(len(line)))
     ax.set(xlabel=parameter.replace("_", " "), ylabel="throughput (cycles/s)", ylim=(0, None))
     finish_axes(ax)
     return ax

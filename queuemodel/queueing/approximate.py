@@ -82,9 +82,10 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
 
 def _expected_error(low: Lowered, method: str) -> float:
     """The 95th percentile of the throughput's error on random networks of this kind, NaN where none is measured."""
-    if any(s.rates is not None for s in low.network.stations):
+    several = bool(low.why_not_plain())
+    if any(s.rates is not None for s in low.network.stations) or (several and low.network.open_classes):
         return math.nan
-    kind = "several-servers" if low.why_not_plain() else "single-servers"
+    kind = "several-servers" if several else "single-servers"
     kind = "without-product-form" if low.why_not_product_form() else kind
     return float(_ERRORS[kind].get(method, math.nan))
 

@@ -66,28 +66,29 @@ def expand(
         all_busy = np.full(K, np.nan)
         all_busy[merged.stations] = busy
     if low.network.open_classes:
-        all_busy = with_open(low, all_X, all_Q, all_busy, lambda k: _crowd(low, k))
+        all_busy = with_open(low, all_X, all_Q, all_busy, lambda k: _closed_marginal(low, k))
     return solution_of(low, *by_class(low, all_X, all_Q), busy=all_busy, exact=True, **about)
 
 
 def with_open(
-    low: Lowered, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None, crowd: Callable[[int], np.ndarray]
+    low: Lowered, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None, closed_marginal: Callable[[int], np.ndarray]
 ) -> np.ndarray:
-    """Fill X (chains,) and Q (K, chains) of open chains in, and return how often stations are busy (K,).
+    """Fill X (chains,) and Q (K, chains) of open chains in, and return the probability of a customer there (K,) or NaN.
 
-    An open customer that finds n closed ones with probability ``crowd(k)[n]`` stays D (n+1) / a(n+1), a being the
-    `speeds_beside_open`: D (1 + Q) / (1 - rho) at a single server, D at a delay.
+    An open customer finds n closed ones with probability ``closed_marginal(k)[n]``, and then stays D (n+1) / a(n+1), a
+    being the `speeds_beside_open`: D (1 + Q) / (1 - rho) at a single server, D at a delay.
     """
     K, there = len(Q), low.arrivals > 0
-    slower, busy = np.ones(K), np.zeros(K) if busy is None else np.nan_to_num(busy)
+    slower, busy = np.ones(K), np.full(K, np.nan) if busy is None else busy
     for k in np.flatnonzero((low.D[:, there] > 0).any(axis=1) & ~low.delay).tolist():
         station, rho = low.network.stations[k], float(low.open_load[k])
         if station.rates is None and station.servers == 1:
             slower[k] = (1.0 + Q[k].sum()) / (1.0 - rho)
         else:
-            p = crowd(k)
+            p = closed_marginal(k)
             slower[k] = p @ (np.arange(1.0, len(p) + 1) / low.speeds(k, len(p)))
-        busy[k] = 1.0 - (1.0 - busy[k]) * speeds_beside_open(station.listed_speeds, rho, 0)[1]
+            no_closed = p[0] if np.isnan(busy[k]) else 1.0 - busy[k]
+            busy[k] = 1.0 - no_closed * speeds_beside_open(station.listed_speeds, rho, 0)[1]
     X[there] = low.arrivals[there]
     Q[:, there] = (low.D * slower[:, None] * X)[:, there]
     return busy
@@ -209,7 +210,7 @@ def extended(mu: np.ndarray, N: int) -> np.ndarray:
     return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
 
 
-def _crowd(low: Lowered, k: int) -> np.ndarray:
+def _closed_marginal(low: Lowered, k: int) -> np.ndarray:
     """Probabilities of 0, 1, ..., N closed customers of all classes at station k."""
     N = int(low.N.sum())
     if not (low.D[k, low.N > 0] > 0).any():
@@ -279,7 +280,7 @@ def marginal_distribution(network: Network, station: str | int, *, population: A
     if k is None:
         raise ModelError(f"station must be one of {', '.join(map(repr, network.names))} or its index, got {station!r}")
     low = lowered_product_form(network, population, "marginal distribution")
-    p, open_work = _crowd(low, k), float(low.D[k] @ low.arrivals)
+    p, open_work = _closed_marginal(low, k), float(low.D[k] @ low.arrivals)
     if not open_work:
         return p
     if low.delay[k]:

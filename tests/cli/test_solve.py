@@ -112,6 +112,20 @@ def test_other_questions(solved, run):
     assert "D_1: cpu" in text
 
 
+def test_a_jmva_file_of_open_and_closed_classes(run, solved, examples):
+    qn.write_jmva(MIXED, examples / "mixed.jmva")
+    rows, _ = solved("mixed.jmva --population jobs=2")
+    assert column(rows, "throughput[jobs]") == pytest.approx(qn.solve(MIXED, population=[2]).class_throughput[:1])
+    sweep = '<whatIf className="jobs" type="Number of Customers" values="1;4"/></model>'
+    (examples / "sweep").write_text((examples / "mixed.jmva").read_text().replace("</model>", sweep))
+    rows, _ = solved("sweep")
+    assert column(rows, "throughput[jobs]") == pytest.approx(
+        [qn.solve(MIXED, population=[n]).class_throughput[0] for n in (1, 4)]
+    )
+    rows, _ = solved("sweep --bounds")
+    assert [row["population"] for row in rows] == ["1", "4"]
+
+
 def test_markdown_and_figures(solved, run, examples):
     pytest.importorskip("matplotlib")
     solved("plain.json --population 2")
