@@ -271,6 +271,8 @@ def solution_of(low: Lowered, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | N
 
 def by_class(low: Lowered, X: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """X and Q (K, C) of classes from those of chains: who switches classes is in all of them in each cycle."""
+    if low.network.routing is None:  # each class is the whole of its chain
+        return X, Q
     share, chains = low.share, low.network.chains
     chain_of = [i for c in range(share.shape[1]) for i, chain in enumerate(chains) if c in chain]
     return X[chain_of], Q[:, chain_of] * share
