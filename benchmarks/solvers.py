@@ -80,6 +80,29 @@ def line_function(D: np.ndarray, N: list[int], Z: list[float]) -> Callable[[], o
     return lambda: pfqn_mva(np.array(D, float), np.array(N, float), np.array(Z, float))
 
 
+def mixed(n: int, servers: int) -> np.ndarray:
+    """Throughputs of an open class and a closed one of n customers, made, checked and solved."""
+    stations = [
+        qn.Station("a", service_time={"open": 0.2, "closed": 0.5}, servers=servers),
+        qn.Station("b", service_time={"open": 0.3, "closed": 0.4}),
+    ]
+    classes = [qn.JobClass("open", arrival_rate=0.5), qn.JobClass("closed", population=n, think_time=1.0)]
+    return qn.solve(qn.Network(stations, classes=classes)).class_throughput
+
+
+def line_mixed(n: int, servers: int) -> Callable[[], object] | None:
+    """LINE's function for the same network."""
+    try:
+        from line_solver.api.pfqn import pfqn_mvamx
+        from line_solver.api.pfqn.mvald import pfqn_mvams
+    except ImportError:
+        return None
+    D, N, Z = np.array([[0.2, 0.5], [0.3, 0.4]]), np.array([np.inf, n]), np.array([0.0, 1.0])
+    if servers == 1:
+        return lambda: pfqn_mvamx(np.array([0.5, 0.0]), D, N, Z, np.ones(2))
+    return lambda: pfqn_mvams(np.array([0.5, 0.0]), D, N, Z, np.ones(2), np.array([servers, 1]))
+
+
 C_LOOP = """
 void batch(int M, int K, int N, const double *D, const double *Z, double *X) {
   for (int i = 0; i < M; i++) {
@@ -189,6 +212,12 @@ def speed_rows(quick: bool) -> list[tuple[str, str, str]]:
         row(
             f"200 different classes of one customer, {K} queue(s), exact",
             timed(lambda network=network: qn.solve(network)),
+        )
+    for n, servers in ((3, 1), (100, 1), (100, 2)):
+        row(
+            f"mixed: an open class, and {n} customers of a closed one; 2 queues, the first of {servers} server(s)",
+            timed(functools.partial(mixed, n, servers)),
+            ("LINE's `pfqn_mvams`", line_mixed(n, servers)),
         )
     network = qn.Network.from_demands([0.05, 0.02], think_time=1.0)
     row("population 100,000, 2 stations", timed(lambda: qn.solve(network, population=100_000)))

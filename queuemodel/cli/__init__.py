@@ -31,7 +31,7 @@ COMMANDS = {
     "schedule-study": ("schedule", "Compare policies over load, with replications."),
     "serve": ("profile", "Run a TensorFlow server, to profile across machines."),
     "simulate": ("solve", "Simulate one cluster, with its timeline."),
-    "solve": ("solve", "Solve a closed network from a JSON or .jmva file."),
+    "solve": ("solve", "Solve a network from a JSON or .jmva file."),
 }
 
 

@@ -1,4 +1,4 @@
-"""Closed queueing networks: stations and classes, their files, and the verb `solve` with a value per method.
+"""Queueing networks, closed and open: stations and classes, their files, and the verb `solve` with a value per method.
 
 `bounds`, `sensitivity` and `solve_batch` answer more than one question at once; loops in kernels/ are in Cython.
 """
@@ -13,7 +13,7 @@ from .bounds import (
     plot_network_solution,
     saturation_population,
 )
-from .exact import ExactMVA, marginal_distribution
+from .exact import ExactMVA, marginal_distribution, response_percentile
 from .jmva import read_jmva, read_jmva_sweep, write_jmva
 from .markov import MarkovChain
 from .network import Network
@@ -27,6 +27,7 @@ __all__ = [
     "LARGEST_POPULATION", "ApproximateMVA", "BatchSolution", "Bounds", "ExactMVA", "JobClass", "MarkovChain",
     "Network", "PhaseType", "Sensitivity", "Simulation", "SimulationResult", "Solution", "Solver", "Station",
     "SymbolicSolution", "barrier_time", "bounds", "knee_throughput", "knee_width", "marginal_distribution",
-    "mva_recursion", "plot_network_solution", "read_jmva", "read_jmva_sweep", "saturation_population", "sensitivity",
+    "mva_recursion", "plot_network_solution", "read_jmva", "read_jmva_sweep", "response_percentile",
+    "saturation_population", "sensitivity",
     "solve", "solve_batch", "solve_symbolic", "write_jmva",
 ]  # fmt: skip

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.checks import by_keyword, require_choice, require_count
-from ..base.drawing import BOUND, MODEL, bound_lines, dots, finish_axes, mark_saturation, new_axes, whole_numbers
+from ..base.drawing import (
+    BOUND,
+    MODEL,
+    bound_lines,
+    dots,
+    finish_axes,
+    mark_saturation,
+    new_axes,
+    styles,
+    whole_numbers,
+)
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .lowered import lower
@@ -85,7 +95,8 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
         Queue lengths with one customer fewer lie between geometric sums (y - y**N) / (1 - y), y_k = D_k N / (Z + D +
         D_max N) below and D_k times the proportional upper bound above; the bottlenecks have the rest.
 
-    The last two are as published, but never wider than the asymptotic ones.
+    The last two are as published, but never wider than the asymptotic ones. Beside open classes D_k is that over the
+    share of the station which they leave (Lazowska et al., 1984), for product form.
 
     Parameters
     ----------
@@ -97,7 +108,7 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     Raises
     ------
     ModelError
-        When the population is not whole and at least 1, there are several classes, or the bounds do not hold.
+        When the population is not whole and at least 1, not one class is closed, or the bounds do not hold.
 
     Examples
     --------
@@ -110,24 +121,32 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     N = number_array(population, "bounds: population", "whole numbers of at least 1")
     if N.size == 0 or not ((N >= 1) & np.isfinite(N) & (np.floor(N) == N)).all():
         raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
-    if len(network.classes) > 1:
-        raise ModelError("bounds: the network has classes; these bounds are for single-class networks")
+    _require_one_closed(network, "bounds")
     return _bounds(network, N, kind)
+
+
+def _require_one_closed(network: Network, what: str) -> None:
+    closed = len(network.classes) - len(network.open_classes)
+    if network.classes and closed != 1:
+        raise ModelError(f"{what}: the network has {closed} closed classes; one is needed, beside any open ones")
 
 
 def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
     """At any populations from 1, whole or not."""
-    low = lower(network, math.ceil(N.max()))
+    whole = lower(network, math.ceil(N.max()))
+    low, why = whole.closed, whole.why_not_product_form()
+    if why and network.open_classes:
+        raise ModelError(f"bounds: {why}; beside open classes all bounds are for product form")
     Z = float(low.think[0])
     lower_X = N / (N * low.most.sum() + Z)
     upper_X = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
     if kind == "asymptotic":
         return Bounds(N, np.asarray(lower_X), np.asarray(upper_X), Z, kind)
-    if why := low.why_not_plain() or low.why_not_product_form():
+    if why := low.why_not_plain() or why:
         raise ModelError(
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
-    demand = low.D[low.queues, 0]
+    demand = low.closed_demand[low.queues, 0]
     low_X, high_X = BOUND_KINDS[kind](N, demand, Z) if len(demand) else (lower_X, upper_X)
     return Bounds(N, np.maximum(low_X, lower_X), np.minimum(high_X, upper_X), Z, kind)
 
@@ -179,11 +198,10 @@ def saturation_population(network: Network) -> float:
     Raises
     ------
     ModelError
-        When the network has several classes.
+        When not one class is closed.
     """
-    if len(network.classes) > 1:
-        raise ModelError("saturation population: the network has classes; it is of single-class networks")
-    low = replace(lower(network), N=np.array([max([1, *[len(s.rates) for s in network.stations if s.rates]])]))
+    _require_one_closed(network, "saturation population")
+    low = replace(lower(network).closed, N=np.array([max([1, *[len(s.rates) for s in network.stations if s.rates]])]))
     largest = float(low.load.max())
     return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")
 
@@ -283,12 +301,19 @@ def knee_width(cv: np.ndarray | float) -> np.ndarray:
 
 
 def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes:
-    """Draw throughput against population between its bounds; one point where the solver keeps no curve."""
+    """Draw throughput against population between its bounds; one point where the solver keeps no curve.
+
+    Of several closed classes, or of open ones alone, draw each station's utilization by class.
+    """
     ax = ax or new_axes()
     network, X = solution.network, solution.throughputs
+    if network.classes and len(network.classes) - len(network.open_classes) != 1:
+        return _plot_utilization(solution, ax)
     knee = saturation_population(network)
     N = np.union1d(np.linspace(1, solution.population, 200), min(max(knee, 1), solution.population))
     loose = _bounds(network, N, "asymptotic")
+    if network.classes:  # of the closed one
+        X = solution.class_throughput[[not c.is_open for c in network.classes]]
     ax.plot(solution.populations, X, color=MODEL, zorder=3, label="predicted", **dots(len(X)))
     bound_lines(ax, N, loose.upper, loose.lower)
     low = lower(network)
@@ -299,5 +324,17 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     ax.set(ylim=(0, 1.15 * float(max(X.max(), loose.upper.max()))), xlim=(0, 1.02 * solution.population + 0.5))
     mark_saturation(ax, knee, solution.bottleneck)
     whole_numbers(ax)
+    finish_axes(ax)
+    return ax
+
+
+def _plot_utilization(solution: Solution, ax: Axes) -> Axes:
+    network, below = solution.network, np.zeros(len(solution.network.stations))
+    queues = ~network.is_delay
+    names = [name for name, queue in zip(network.names, queues, strict=True) if queue]
+    for (name, look), U in zip(styles(network.class_names).items(), solution.class_utilization.T, strict=True):
+        ax.bar(names, U[queues], bottom=below[queues], color=look["color"], label=name)
+        below += U
+    ax.set(ylabel="utilization of each server", ylim=(0, 1.05))
     finish_axes(ax)
     return ax

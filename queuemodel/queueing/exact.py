@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..base.checks import by_keyword
+from ..base.checks import by_keyword, require_share
 from ..base.errors import ModelError
+from ..base.results import counted
 from .kernels.product_form import convolve, factor, geometric, lattice, recursion, residence
-from .lowered import Lowered, lowered_product_form, speeds_of
+from .lowered import Lowered, lowered_product_form, speeds_beside_open, speeds_of
 from .network import Network
 from .solution import Solution, by_class, solution_of
 
 #: Most bytes that a single request may take, and most station steps (about 2 ns each): minutes.
 MEMORY, MOST_WORK = 4 * 2**30, 1e11
+OPEN_REASON = "open classes with product form: each station is solved alone, in closed form (Jackson, 1963)"
 #: Above this population the recursion by customer could underflow.
 MOST_CUSTOMERS = 1000
 
@@ -37,15 +40,15 @@ class Merged:
 
 
 def merge(low: Lowered) -> Merged:
-    queues, Z = low.queues.tolist(), low.think
+    queues, Z, D = low.queues.tolist(), low.think, low.closed_demand
     alike: dict[tuple[float, ...], list[int]] = {}
     for c in np.flatnonzero(low.N > 0).tolist():
-        alike.setdefault((float(Z[c]), *low.D[queues, c].tolist()), []).append(c)
+        alike.setdefault((float(Z[c]), *D[queues, c].tolist()), []).append(c)
     member = sorted(alike.values(), key=lambda group: -int(low.N[group].sum()))  # the largest first
     first = [group[0] for group in member]
     N = np.array([low.N[group].sum() for group in member], dtype=np.int64)
-    speeds = [speeds_of(low.network.stations[k], int(N.sum())) for k in queues]
-    return Merged(np.ascontiguousarray(low.D[np.ix_(queues, first)].T), Z[first], N, queues, speeds, member)
+    speeds = [speeds_of(low, k, int(N.sum())) for k in queues]
+    return Merged(np.ascontiguousarray(D[np.ix_(queues, first)].T), Z[first], N, queues, speeds, member)
 
 
 def expand(
@@ -62,7 +65,33 @@ def expand(
     if busy is not None:
         all_busy = np.full(K, np.nan)
         all_busy[merged.stations] = busy
+    if low.network.open_classes:
+        all_busy = with_open(low, all_X, all_Q, all_busy, lambda k: _closed_marginal(low, k))
     return solution_of(low, *by_class(low, all_X, all_Q), busy=all_busy, exact=True, **about)
+
+
+def with_open(
+    low: Lowered, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None, closed_marginal: Callable[[int], np.ndarray]
+) -> np.ndarray:
+    """Fill X (chains,) and Q (K, chains) of open chains in, and return the probability of a customer there (K,) or NaN.
+
+    An open customer finds n closed ones with probability ``closed_marginal(k)[n]``, and then stays D (n+1) / a(n+1), a
+    being the `speeds_beside_open`: D (1 + Q) / (1 - rho) at a single server, D at a delay.
+    """
+    K, there = len(Q), low.arrivals > 0
+    slower, busy = np.ones(K), np.full(K, np.nan) if busy is None else busy
+    for k in np.flatnonzero((low.D[:, there] > 0).any(axis=1) & ~low.delay).tolist():
+        station, rho = low.network.stations[k], float(low.open_load[k])
+        if station.rates is None and station.servers == 1:
+            slower[k] = (1.0 + Q[k].sum()) / (1.0 - rho)
+        else:
+            p = closed_marginal(k)
+            slower[k] = p @ (np.arange(1.0, len(p) + 1) / low.speeds(k, len(p)))
+            no_closed = p[0] if np.isnan(busy[k]) else 1.0 - busy[k]
+            busy[k] = 1.0 - no_closed * speeds_beside_open(station.listed_speeds, rho, 0)[1]
+    X[there] = low.arrivals[there]
+    Q[:, there] = (low.D * slower[:, None] * X)[:, there]
+    return busy
 
 
 class Lattice:
@@ -181,21 +210,64 @@ def extended(mu: np.ndarray, N: int) -> np.ndarray:
     return np.concatenate([mu, np.full(max(0, N - len(mu)), mu[-1])])[:N]
 
 
+def _closed_marginal(low: Lowered, k: int) -> np.ndarray:
+    """Probabilities of 0, 1, ..., N closed customers of all classes at station k."""
+    N = int(low.N.sum())
+    if not (low.D[k, low.N > 0] > 0).any():
+        return (np.arange(N + 1) == 0).astype(float)
+    if low.delay[k]:  # a station that serves n customers n times as fast
+        low = replace(low, delay=low.delay & (np.arange(len(low.delay)) != k))
+    merged = merge(low)
+    work, size = lattice_cost(merged)
+    if work > MOST_WORK or size > MEMORY:
+        _refuse([("marginal distribution", work, size)], len(merged.N), N)
+    i, among = merged.stations.index(k), np.arange(len(merged.stations))
+    speeds = [mu for at, mu in enumerate(merged.speeds) if at != i]
+    rest = Lattice(replace(merged, D=np.ascontiguousarray(merged.D[:, among != i]), speeds=speeds))
+    mu = np.arange(1.0, N + 1) if low.network.stations[k].is_delay else merged.speeds[i]
+    f, m = rest.factor(merged.D[:, i], np.ones(1) if mu is None else mu), rest.total
+    weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]
+    weight = _number(weight, exponents - exponents[weight > 0].max())
+    return np.bincount(rest.points.sum(axis=1), weight / weight.sum(), N + 1)
+
+
+#: Probabilities of more customers that are together below this are left out.
+SMALLEST_TAIL = 1e-12
+
+
+def _beside_open(p: np.ndarray, mu: np.ndarray, rho: float) -> np.ndarray:
+    """Probabilities of 0, 1, ... customers from those p of n closed ones; m open ones weigh as in the sum E(n)."""
+    most = len(mu) + int((len(p) + 60.0) * mu[-1] / (mu[-1] - rho))
+    total, m = np.zeros(len(p) + most), np.arange(1.0, most)
+    for n, share in enumerate(p.tolist()):
+        speed = mu[np.minimum(n + m.astype(int), len(mu)) - 1]
+        weight = np.append(0.0, np.log(rho * (n + m) / (m * speed)).cumsum())
+        weight = np.exp(weight - weight.max())
+        total[n : n + most] += share * weight / weight.sum()
+    return total[: np.flatnonzero(total[::-1].cumsum()[::-1] > SMALLEST_TAIL)[-1] + 1]
+
+
 @by_keyword
-def marginal_distribution(network: Network, station: str | int, *, population: int) -> np.ndarray:
-    """Probabilities of 0, 1, ..., ``population`` customers at a station, waiting and in service; exact.
+def marginal_distribution(network: Network, station: str | int, *, population: Any = None) -> np.ndarray:
+    """Probabilities of 0, 1, ... customers of all classes at a station, waiting and in service; exact.
 
     Parameters
     ----------
     network : Network
-        Single-class, with product form.
+        With product form.
     station : str or int
         Name or index.
-    population : int
+    population : int, or one per class
+        As of `solve`.
 
     Returns
     -------
-    ndarray, shape (population + 1,)
+    ndarray, shape (population + 1,); where open classes come, until the rest is below 1e-12.
+
+    Raises
+    ------
+    ModelError
+        When there is no product form or no such station, or the distribution would not fit.
 
     Examples
     --------
@@ -204,27 +276,64 @@ def marginal_distribution(network: Network, station: str | int, *, population: i
     >>> marginal_distribution(network, "a", population=3)
     array([0.25, 0.25, 0.25, 0.25])
     """
-    if network.classes:
-        raise ModelError("marginal distribution: the network has classes; it is of single-class networks")
     k = next((k for k, name in enumerate(network.names) if station in (name, k)), None)
     if k is None:
         raise ModelError(f"station must be one of {', '.join(map(repr, network.names))} or its index, got {station!r}")
     low = lowered_product_form(network, population, "marginal distribution")
-    N = int(low.N[0])
-    if low.D[k, 0] == 0:
-        return (np.arange(N + 1) == 0).astype(float)
-    others = replace(low, D=np.where(np.arange(len(low.D))[:, None] == k, 0.0, low.D))
-    merged, mu = merge(others), network.stations[k].speeds(N)
-    rest = Lattice(merged)
-    f, m = rest.factor(low.D[k], mu), rest.total
-    weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]
-    weight = _number(weight, exponents - exponents[weight > 0].max())
-    return weight / weight.sum()
+    p, open_work = _closed_marginal(low, k), float(low.D[k] @ low.arrivals)
+    if not open_work:
+        return p
+    if low.delay[k]:
+        most = len(p) + int(open_work + 60.0 * (1.0 + math.sqrt(open_work)))
+        return _beside_open(p, np.arange(1.0, most), open_work)
+    return _beside_open(p, network.stations[k].listed_speeds, open_work)
+
+
+@by_keyword
+def response_percentile(network: Network, station: str, share: float) -> float:
+    """Seconds within which ``share`` of visits to a first-come-first-served station of an open network are over; exact.
+
+    The response time of M/M/m (Kleinrock, 1975): with P(wait) = C, service rate mu per server and mu m - lambda = a,
+    P(T > t) = exp(-mu t) + C mu / (mu - a) (exp(-a t) - exp(-mu t)); of M/M/1 it is exp(-(mu - lambda) t).
+
+    Raises
+    ------
+    ModelError
+        When the station is not first come first served with exponential service, or closed customers come there.
+
+    Examples
+    --------
+    >>> from queuemodel.queueing import JobClass, Station
+    >>> queue = Station("q", service_time=0.5, discipline="fcfs")
+    >>> round(response_percentile(Network([queue], classes=[JobClass("all", arrival_rate=1.0)]), "q", 0.9), 4)
+    2.3026
+    """
+    from scipy.optimize import brentq
+
+    require_share(share, "response percentile: share", open_ended=True)
+    p = marginal_distribution(network, station)
+    k = network.names.index(station)
+    s, visiting = network.stations[k], network.class_visit_ratios[k] > 0
+    if s.discipline != "fcfs" or s.rates is not None or (visiting & (network.arrival_rates == 0)).any():
+        raise ModelError(
+            f"response percentile: station {station!r} must be first come first served, with open classes only and "
+            "without rates; response times of others have closed forms for the mean alone: see Solution.residence_time"
+        )
+    label = network.labels[int(np.flatnonzero(visiting)[0])]
+    mu, m = 1.0 / s.time_of(label), s.servers
+    wait = 0.0 if s.is_delay else 1.0 - p[: int(m)].sum()
+    a = 2 * mu if s.is_delay else mu * m - float(network.class_visit_ratios[k] @ network.arrival_rates)
+    a *= 1.0 + 1e-9 * (abs(a - mu) < 1e-9 * mu)  # the limit of a double rate, to nine digits
+
+    def longer(t: float) -> float:
+        return math.exp(-mu * t) + wait * mu / (mu - a) * (math.exp(-a * t) - math.exp(-mu * t))
+
+    return float(brentq(lambda t: longer(t) - (1.0 - share), 0.0, 60.0 / min(mu, a) + 60.0 / mu))
 
 
 @dataclass(frozen=True, slots=True)
 class ExactMVA:
-    """Exact mean-value analysis of closed product-form networks (Reiser and Lavenberg, 1980).
+    """Exact mean-value analysis of product-form networks (Reiser and Lavenberg, 1980), closed, open or mixed.
 
     Exact (up to rounding) when the network has product form: processor sharing or last-come-first-served-preemptive
     queues with any service distribution, first-come-first-served queues with exponential service that is the same for
@@ -235,6 +344,7 @@ class ExactMVA:
     Without classes, time is proportional to the population times the number of stations and all populations up to the
     specified one are kept. With classes, the cheapest of several exact recursions is taken; its memory is at most the
     product of the populations (each plus one) of all classes but the largest, and classes that are alike count as one.
+    Open classes take their load first, and closed ones are solved with what it leaves (Lavenberg and Sauer, 1983).
     """
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
@@ -247,12 +357,17 @@ def solved_exactly(low: Lowered) -> Solution:
     if not low.network.classes and not low.why_not_plain():
         return _plain(low)
     merged = merge(low)
+    if not len(merged.N):
+        nobody = np.zeros((0, len(merged.stations)))
+        return expand(low, merged, np.zeros(0), nobody, None, solver="open network", reason=OPEN_REASON)
     name, C = _cheapest(merged), len(merged.N)
     if not low.network.classes:
         return _by_constants(low, merged)
     solver = {"exact MVA": _over_lattice, "exact recursion by customer": _by_customer}.get(name, solve_lattice)
     alike = "" if (low.N > 0).sum() == C else f", merged into {C} that differ"
-    reason = f"{len(low.N)} classes with product form{alike}: {name} is the cheapest exact recursion"
+    closed, opened = int((low.arrivals == 0).sum()), len(low.network.open_classes)
+    beside = f" beside {opened} open" if opened else ""
+    reason = f"{counted(closed, 'class')}{beside} with product form{alike}: {name} is the cheapest exact recursion"
     return expand(low, merged, *solver(merged), solver=name, reason=reason)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
+
 from ..base.checks import one_line
 from ..base.errors import DataError, ModelError, QueueModelWarning
 from ..base.files import read_bytes, write_atomically
@@ -27,8 +29,8 @@ def read_jmva(path: str | os.PathLike[str]) -> Network:
 
     Stations are processor sharing (JMT's product-form queues have no discipline); load-independent, multi-server,
     delay and load-dependent stations are read, stored results and the choice of an algorithm are not. A cycle has the
-    visits of the file, whichever the reference station. Open classes, classes of different priority and anything that
-    is not known are refused. A what-if of populations is left to `read_jmva_sweep`, with a `QueueModelWarning`.
+    visits of the file, whichever the reference station. Classes of different priority and anything that is not known
+    are refused. A what-if of populations is left to `read_jmva_sweep`, with a `QueueModelWarning`.
 
     Raises
     ------
@@ -65,15 +67,17 @@ def _network(model: ElementTree.Element) -> tuple[Network, list[tuple[int, ...]]
     _require_known(parameters, ("classes", "stations", "ReferenceStation"), "<parameters>")
     classes = [_class(element) for element in parameters.iterfind("classes/*")]
     if not classes:
-        raise DataError("no closed class: <closedclass name=... population=...> expected")
+        raise DataError("no class: <closedclass name=... population=...> or <openclass name=... rate=...> expected")
     if len({element.get("priority", "0") for element in parameters.iterfind("classes/*")}) > 1:
         raise DataError("classes of different priority cannot be read: they have no product form")
     sweep, names = _sweep(model, classes), [c.name for c in classes]
-    total = max(map(sum, [[c.population for c in classes], *sweep]))
-    stations = [_station(element, names, total) for element in parameters.iterfind("stations/*")]
+    stations = [_station(element, names) for element in parameters.iterfind("stations/*")]
+    opened = [c.name for c in classes if c.is_open]
     for element in parameters.iterfind("ReferenceStation/*"):
         _require_attributes(element, ("name", "refStation"))
         for what, known in (("name", names), ("refStation", [s.name for s in stations])):
+            if what == "refStation" and element.get("name") in opened:
+                continue  # where it arrives from is no station
             if (there := element.get(what)) not in known:
                 also = f"; its <whatIf> asks for {one_line(sweep)}" if sweep else ""
                 raise DataError(f"<ReferenceStation>: {what} must be one of {', '.join(known)}, got {there!r}{also}")
@@ -100,9 +104,10 @@ def _sweep(model: ElementTree.Element, classes: list[JobClass]) -> list[tuple[in
 
 def _class(element: ElementTree.Element) -> JobClass:
     if element.tag == "openclass":
-        raise DataError("open classes cannot be read: this package solves closed networks")
+        _require_attributes(element, ("name", "rate", "priority"))
+        return JobClass(element.get("name", ""), arrival_rate=_number(element.get("rate"), "rate of an openclass"))
     if element.tag != "closedclass":
-        raise DataError(f"<{element.tag}> is not known among the classes; expected closedclass")
+        raise DataError(f"<{element.tag}> is not known among the classes; expected closedclass or openclass")
     _require_attributes(element, ("name", "population", "priority", "thinktime"))
     n = _number(element.get("population"), "population of a closedclass")
     think = element.get("thinktime")
@@ -110,7 +115,7 @@ def _class(element: ElementTree.Element) -> JobClass:
     return JobClass(element.get("name", ""), population=n, think_time=Z)
 
 
-def _station(element: ElementTree.Element, names: list[str], total: int) -> Station:
+def _station(element: ElementTree.Element, names: list[str]) -> Station:
     where = f"station {element.get('name', '')!r}"
     if element.tag not in STATIONS:
         raise DataError(f"station kind <{element.tag}> is not known; expected {', '.join(STATIONS)}")
@@ -119,14 +124,14 @@ def _station(element: ElementTree.Element, names: list[str], total: int) -> Stat
     servers = _number(element.get("servers", "1"), f"{where}: servers")
     tables = _by_class(element, "servicetimes", ("servicetime", "servicetimes"), names, where)
     visits = {c: _one(v, where, "visit") for c, v in _by_class(element, "visits", ("visit",), names, where).items()}
-    times, rates = {}, None
+    times, rates = {}, np.zeros(0)
     for name, table in tables.items():
         if len(table) > 1 and not any(table):
             table = [0.0]
         elif len(table) > 1 and table[0] == 0.0:
             table = table[1:]  # some writers begin with no customer there
         if element.tag == "ldstation" and (len(table) > 1 or servers == 1) and table[0] > 0:
-            times[name], rates = table[0], _rates(rates, table, where, total)
+            times[name], rates = table[0], _rates(rates, table, where)
         else:
             times[name] = _one(table, where, "servicetime")
     for name in names:
@@ -137,8 +142,8 @@ def _station(element: ElementTree.Element, names: list[str], total: int) -> Stat
         element.get("name", ""),
         service_time={c: times.get(c, 0.0) for c in names},
         visit_ratio={c: visits.get(c, 0.0) for c in names},
-        servers=math.inf if element.tag == "delaystation" else 1 if rates is not None else servers,
-        rates=rates,
+        servers=math.inf if element.tag == "delaystation" else 1 if rates.size else servers,
+        rates=[*rates.tolist(), ...] if rates.size else None,
     )
 
 
@@ -168,13 +173,15 @@ def _one(values: list[float], where: str, what: str) -> float:
     return values[0]
 
 
-def _rates(before: list[float] | None, values: list[float], where: str, total: int) -> list[float]:
+def _rates(before: np.ndarray, values: list[float], where: str) -> np.ndarray:
     """Rates relative to one customer; classes must agree on them, and the last one holds from there on."""
     if len(values) > LARGEST_TABLE or min(values) <= 0:
         raise DataError(f"{where}: service times with 1, 2, ... customers must be > 0")
-    rates = [values[0] / v for v in values]
-    rates += [rates[-1]] * (total - len(rates))
-    if before is not None and any(abs(a - b) > 1e-9 * abs(b) for a, b in zip(rates, before, strict=True)):
+    rates = values[0] / np.array(values)
+    rates = np.append(rates, np.full(max(0, len(before) - len(rates)), rates[-1]))
+    if before.size and not np.allclose(
+        np.append(before, np.full(len(rates) - len(before), before[-1])), rates, 1e-9, 0
+    ):
         raise DataError(f"{where}: classes slow down differently, which has no product form")
     return rates
 
@@ -235,8 +242,9 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
         add(model, "description").text = network.name
     parameters = add(model, "parameters")
     classes = add(parameters, "classes", number=str(len(names)))
-    for name, n in zip(names, counts, strict=True):
-        add(classes, "closedclass", name=name, population=str(n))
+    for name, n, rate in zip(names, counts, network.arrival_rates.tolist(), strict=True):
+        settings = ("openclass", {"rate": repr(rate)}) if rate else ("closedclass", {"population": str(n)})
+        add(classes, settings[0], {"name": name} | settings[1])
     rows: list[tuple[str, str, str, list[str], list[float]]] = []
     for s, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
         times = [s.time_of(c) for c in network.labels]
@@ -244,7 +252,8 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
             kind, servers = ("delaystation", "1") if s.is_delay else ("listation", str(int(s.servers)))
             rows.append((kind, s.name, servers, [repr(t) for t in times], visits))
         else:
-            tables = [";".join(repr(t / r) for r in s.speeds(sum(counts)).tolist()) for t in times]
+            speeds = s.listed_speeds if network.open_classes else s.speeds(sum(counts))
+            tables = [";".join(repr(t / r) for r in speeds.tolist()) for t in times]
             rows.append(("ldstation", s.name, "1", tables, visits))
     reference = network.names[network.reference_index]
     if network.think_times.any():
@@ -252,7 +261,7 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
         while reference in network.names:
             reference += "'"
         think = [repr(z) for z in network.think_times.tolist()]
-        rows.append(("delaystation", reference, "1", think, [1.0] * len(names)))
+        rows.append(("delaystation", reference, "1", think, (network.arrival_rates == 0).astype(float).tolist()))
     stations = add(parameters, "stations", number=str(len(rows)))
     for kind, station, servers, texts, visits in rows:
         element = add(stations, kind, name=station, servers=servers)
@@ -262,8 +271,8 @@ def write_jmva(network: Network, path: str | os.PathLike[str], *, population: in
             for name, text in zip(names, values, strict=True):
                 add(parent, one, customerclass=name).text = text
     references = add(parameters, "ReferenceStation", number=str(len(names)))
-    for name in names:
-        add(references, "Class", name=name, refStation=reference)
+    for name, rate in zip(names, network.arrival_rates.tolist(), strict=True):
+        add(references, "Class", name=name, refStation="Arrival Process" if rate else reference)
     ElementTree.indent(model)
     head = '<?xml version="1.0" encoding="UTF-8" standalone="no"?>\n'
     write_atomically(path, head + ElementTree.tostring(model, encoding="unicode") + "\n")

@@ -11,12 +11,19 @@ import msgspec
 
 from ..base.checks import nearest, require_distinct_keys
 from ..base.errors import DataError, ModelError
+from ..base.files import duration_in, number_in
 from ..base.recognition import mistaken
 from .stations import JobClass, PhaseType, Station
 
 FORMAT, FORMAT_VERSION = "queuemodel-network", 2
 #: Stations or classes beyond this are taken for a mistake.
 MOST_MEMBERS = 10_000
+#: Other names of a class's keys, and advice instead of keys that there are not.
+CLASS_SYNONYMS = {
+    "rate": "arrival_rate", "lambda": "arrival_rate",
+    "priority": "classes of different priority have no product form, and are not solved",
+    "scv": "think times have no scv; where it matters, use a station with servers 'inf' and scv",
+}  # fmt: skip
 Member = TypeVar("Member", Station, JobClass)
 
 
@@ -30,7 +37,7 @@ class _NetworkDocument(msgspec.Struct):
     format: str
     version: int
     stations: list[dict[str, Any]]
-    think_time: float = 0.0
+    think_time: float | str = 0.0
     name: str = ""
     classes: list[dict[str, Any]] = []
     routing: list[_RouteDocument] | None = None
@@ -75,7 +82,7 @@ def from_document(text: str | bytes) -> dict[str, Any]:
     return {
         "stations": [_made(Station, s, f"stations[{i}]") for i, s in enumerate(document.stations)],
         "classes": [_made(JobClass, c, f"classes[{i}]") for i, c in enumerate(document.classes)],
-        "think_time": document.think_time,
+        "think_time": _in_seconds(document.think_time, "think_time"),
         "routing": _routing(document.routing),
         "reference": document.reference,
         "name": document.name,
@@ -85,7 +92,8 @@ def from_document(text: str | bytes) -> dict[str, Any]:
 def _require_known(keys: Iterable[str], known: Sequence[str], where: str) -> None:
     for key in keys:
         if key not in known:
-            meant = nearest(key, known, called={"visits": "visit_ratio"} if "visit_ratio" in known else None)
+            called = {"visits": "visit_ratio"} if "visit_ratio" in known else CLASS_SYNONYMS
+            meant = nearest(key, known, called=called if "stations" not in known else None)
             raise DataError(f"{where}a key must be one of {', '.join(known)}, got {key!r}{meant}")
 
 
@@ -95,6 +103,15 @@ def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
         raise DataError(f"{where}: name is missing")
     if values.get("servers") == "inf":
         values["servers"] = math.inf
+    where = f"{'station' if kind is Station else 'class'} {values['name']!r}"
+    for key in ("service_time", "think_time", "arrival_rate"):
+        if isinstance(value := values.get(key), dict):
+            values[key] = {c: _in_seconds(v, f"{where}: {key}[class {c!r}]") for c, v in value.items()}
+        elif key == "arrival_rate" and isinstance(value, str):
+            number, _, time = value.partition("/")
+            values[key] = number_in(number) / duration_in(f"1{time}", f"{where}: {key}")
+        elif key in values:
+            values[key] = _in_seconds(value, f"{where}: {key}")
     shapes = values.get("distribution")
     if isinstance(shapes, dict):
         try:
@@ -102,6 +119,11 @@ def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
         except ModelError as error:
             raise ModelError(f"station {values['name']!r}: distribution: {error}") from None
     return kind(**values)
+
+
+def _in_seconds(value: Any, where: str) -> Any:
+    """Seconds of a text like ``"5ms"``; other values, for a check to refuse or pass."""
+    return duration_in(value, where) if isinstance(value, str) else value
 
 
 def _shapes(shapes: dict[str, Any]) -> PhaseType | dict[str, PhaseType]:
@@ -140,7 +162,8 @@ def to_document(network: Any) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if network.classes:
         more["classes"] = [
-            {"name": c.name, "population": c.population}
+            {"name": c.name}
+            | ({"arrival_rate": c.arrival_rate} if c.is_open else {"population": c.population})
             | ({} if c.think_time is None else {"think_time": c.think_time})
             for c in network.classes
         ]
@@ -174,7 +197,7 @@ def _station_document(s: Station) -> dict[str, Any]:
     if s.scv != 1.0 and shapes is None:
         document["scv"] = s.scv
     if s.rates is not None:
-        document["rates"] = list(s.rates)
+        document["rates"] = ["..." if rate is ... else rate for rate in s.rates]
     return document
 
 

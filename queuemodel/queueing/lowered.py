@@ -1,9 +1,14 @@
-"""A network's numbers for those who solve, bound or write it: chains, demands, delays, speeds, routes."""
+"""A network's numbers for those who solve, bound or write it: chains, demands, delays, speeds, routes.
+
+Open classes are chains without population. Product form reduces a mixed network to a closed one (Lavenberg and Sauer,
+1983; Bruell, Balbo and Afshari, 1984): an open load rho, the work per second that arrives, leaves closed customers
+1 - rho of a single server, and modified speeds (`speeds_beside_open`) of other stations. Delays do not change.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +16,7 @@ import numpy as np
 from ..base.checks import require_count
 from ..base.errors import ModelError
 from .network import Network
-from .stations import LARGEST_POPULATION, Station
+from .stations import LARGEST_POPULATION
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +29,8 @@ class Lowered:
     D: np.ndarray  # (K, chains): service demands, seconds per cycle
     Z: np.ndarray  # (chains,): seconds per cycle outside all stations
     delay: np.ndarray  # (K,): without queueing
+    arrivals: np.ndarray  # (chains,): arrivals per second, 0 of closed chains
+    open_load: np.ndarray  # (K,): seconds of work that open chains bring per second, 0 at delays
 
     @property
     def share(self) -> np.ndarray:
@@ -46,10 +53,36 @@ class Lowered:
         """Seconds per cycle of chains outside all stations and at delays, shape (C,)."""
         return self.Z + self.D[self.delay].sum(axis=0)
 
+    def counts_with(self, most_open: int) -> tuple[int, ...]:
+        """Customers of each class, C of them, where an open class has that many, most of them about to arrive."""
+        counts = self.populations or (int(self.N[0]),)
+        return tuple(most_open if rate else n for n, rate in zip(counts, self.network.arrival_rates, strict=True))
+
+    @property
+    def closed(self) -> Lowered:
+        """Closed chains alone, beside the open load."""
+        there = self.arrivals == 0
+        return replace(self, N=self.N[there], D=self.D[:, there], Z=self.Z[there], arrivals=self.arrivals[there])
+
+    @property
+    def closed_demand(self) -> np.ndarray:
+        """Demands of closed chains in the closed network of the same product form: D / (1 - rho) at single servers."""
+        single = np.array([s.rates is None and s.servers == 1 for s in self.network.stations])
+        return self.D / (1.0 - self.open_load * single)[:, None]
+
+    def speeds(self, k: int, customers: int) -> np.ndarray:
+        """Speeds at which station k serves 1, 2, ... ``customers`` closed customers, beside open ones."""
+        station, rho = self.network.stations[k], float(self.open_load[k])
+        return speeds_beside_open(station.listed_speeds, rho, customers)[0] if rho else station.speeds(customers)
+
     @property
     def load(self) -> np.ndarray:
-        """Seconds per cycle that each station needs at its fastest, shape (K, C): none at delays."""
-        return self._over(np.max) / np.array([s.servers for s in self.network.stations])[:, None]
+        """Seconds per cycle that each station needs at its fastest beside the open load, shape (K, C): 0 at delays."""
+        total, fastest = int(self.N.sum()), []
+        for s, rho in zip(self.network.stations, self.open_load, strict=True):
+            most = max(total, len(s.rates or ())) if rho else max(total, 1)
+            fastest.append(s.servers if s.rates is None else s.speeds(most).max())
+        return self.D / (np.array(fastest) - self.open_load)[:, None]
 
     @property
     def least(self) -> np.ndarray:
@@ -62,14 +95,16 @@ class Lowered:
         return self._over(np.min) * ~self.delay[:, None]
 
     def _over(self, speed: Callable[[np.ndarray], float]) -> np.ndarray:
-        total = int(self.N.sum())
-        return self.D / np.array([[1.0 if s.rates is None else speed(s.speeds(total))] for s in self.network.stations])
+        total, rho = max(1, int(self.N.sum())), self.open_load
+        constant = [s.rates is None and not rho[k] for k, s in enumerate(self.network.stations)]
+        return self.D / np.array([[1.0 if same else speed(self.speeds(k, total))] for k, same in enumerate(constant)])
 
     def why_not_product_form(self) -> str | None:
         network = self.network
         if all(s.discipline == "ps" for s in network.stations):
             return None
-        present = [c for chain, n in zip(network.chains, self.N.tolist(), strict=True) if n > 0 for c in chain]
+        there = ((self.N > 0) | (self.arrivals > 0)).tolist()
+        present = [c for chain, some in zip(network.chains, there, strict=True) if some for c in chain]
         for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
             if why := station.why_not_product_form([network.labels[c] for c in present if visits[c] > 0]):
                 return why
@@ -88,7 +123,13 @@ class Lowered:
 def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     """The numbers of a network at a population: one per class, or an int without classes (or for all of them)."""
     counts = population if isinstance(population, tuple) else ()
-    D, Z, delay = network.class_service_demand, network.think_times, network.is_delay
+    D, Z, delay, opened = (
+        network.class_service_demand,
+        network.think_times,
+        network.is_delay,
+        bool(network.open_classes),
+    )
+    arrivals, load = network.arrival_rates if opened else np.zeros(len(Z)), np.zeros(len(delay))
     N = np.array(counts or [population] * len(network.chains))
     if network.routing is not None:  # without, none switches: each class is the whole of its chain
         at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]
@@ -96,20 +137,65 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
             N = np.array([sum(counts[c] for c in chain) for chain in chains])
         D = np.array([D[:, chain].sum(axis=1) for chain in chains]).T
         Z = np.array([at_reference[c] @ Z[c] if len(c) > 1 else Z[c[0]] for c in chains])
-    for station, demands in zip(network.stations, D, strict=True):
-        if station.rates is not None and (crowd := int(N[demands > 0].sum())) > len(station.rates):
+        arrivals = np.array([arrivals[c[0]] for c in chains])
+    if opened:
+        N, load = np.where(arrivals > 0, 0, N), np.where(delay, 0.0, D @ arrivals)
+    for station, demands, rho in zip(network.stations, D, load.tolist(), strict=True):
+        if station.rates is None or station.rates[-1] is ...:
+            continue
+        if rho or int(N[demands > 0].sum()) > len(station.rates):
+            crowd = "any number of" if rho else int(N[demands > 0].sum())
             raise ModelError(
                 f"station {station.name!r}: rates has {len(station.rates)} values, but {crowd} customers can be "
-                "here; give one rate for each"
+                "here; give one rate for each, or end the list with ... for the last one to repeat"
             )
-    return Lowered(network, N, counts, D, Z, delay)
+    if opened:
+        _require_stability(network, load)
+    return Lowered(network, N, counts, D, Z, delay, arrivals, load)
 
 
-def speeds_of(station: Station, population: int) -> np.ndarray | None:
-    """Speeds with 1, 2, ... customers up to the last change; None at a queue of constant speed 1 or a delay."""
+#: Speeds of a station beside open classes take time in proportion to its servers' square.
+MOST_OPEN_SERVERS = 5_000
+
+
+def _require_stability(network: Network, load: np.ndarray) -> None:
+    share = load / np.array([np.inf if s.is_delay else s.listed_speeds[-1] for s in network.stations])
+    k = int(share.argmax())
+    if share[k] > 1 - 1e-12:
+        raise ModelError(
+            f"network: no steady state: open classes load station {network.names[k]!r} to {share[k]:.4g} of its "
+            f"capacity, the most of all; arrival rates below {1 / share[k]:.4g} times these are stable"
+        )
+    for s, rho in zip(network.stations, load.tolist(), strict=True):
+        if rho and s.rates is None and s.servers > MOST_OPEN_SERVERS:
+            raise ModelError(
+                f"station {s.name!r}: {s.servers:,} servers are too many beside open classes (at most "
+                f"{MOST_OPEN_SERVERS:,}); make it a delay station (servers=math.inf)"
+            )
+
+
+def speeds_beside_open(mu: np.ndarray, rho: float, customers: int) -> tuple[np.ndarray, float]:
+    """Speeds with 1, 2, ... ``customers`` closed customers beside an open load rho, and P(nobody | no closed one).
+
+    n closed customers weigh E(n) = sum over m >= 0 of C(n+m, m) rho**m / (mu(1) ... mu(n+m)), so that their speed is
+    a(n) = E(n-1) / E(n) (Bruell, Balbo and Afshari, 1984). The last speed r of ``mu`` repeats: beyond it a(n) is
+    r - rho. From there back, one speed at a time and without a difference that could lose digits:
+    E'(n) = (rho E(n) + E(n-1)) / mu for n >= 1, E'(0) = 1 + rho E(0) / mu = 1 / P(nobody).
+    """
+    differ = min(customers, len(mu) + 1)
+    a, empty = np.full(differ, mu[-1] - rho), (mu[-1] - rho) / mu[-1]
+    for speed in mu[::-1].tolist():
+        a = a * (rho + np.append(speed * empty, a[:-1])[:differ]) / (rho + a)
+        empty = speed * empty / (speed * empty + rho)
+    return np.append(a, np.full(customers - differ, mu[-1] - rho)), empty
+
+
+def speeds_of(low: Lowered, k: int, population: int) -> np.ndarray | None:
+    """Speeds with 1, 2, ... closed customers up to the last change; None at a single server or a delay."""
+    station = low.network.stations[k]
     if station.rates is None and (station.servers == 1 or station.is_delay):
         return None
-    mu = station.speeds(population)
+    mu = low.speeds(k, population)
     changes = np.flatnonzero(mu != mu[-1])
     mu = mu[: changes[-1] + 2] if len(changes) else mu[:1]
     return None if len(mu) == 1 and mu[0] == 1.0 else mu
@@ -123,34 +209,46 @@ def require_populations(network: Network, population: Any) -> int | tuple[int, .
         if population is None:
             raise ModelError("population is needed for a network without classes: solve(network, population=...)")
         return require_count(population, "population", most=LARGEST_POPULATION)
-    names = network.class_names
+    names, opened = network.class_names, network.open_classes
     if population is None:
         population = [c.population for c in network.classes]
     elif isinstance(population, Mapping):
         if unknown := [c for c in population if c not in names]:
             raise ModelError(f"population names class {unknown[0]!r}, but the classes are: {', '.join(names)}")
-        if missing := [c for c in names if c not in population]:
+        if missing := [c for c in names if c not in population and c not in opened]:
             raise ModelError(f"population must name every class, {missing[0]!r} is missing")
-        population = [population[c] for c in names]
+        population = [population.get(c, 0) for c in names]
     several = isinstance(population, np.ndarray | Sequence) and not isinstance(population, str | bytes)
     numbers, most = list(population) if several else [population], LARGEST_POPULATION
+    if opened and len(numbers) == len(names) - len(opened):
+        given = iter(numbers)
+        numbers = [0 if c in opened else next(given) for c in names]
     if len(numbers) != len(names):
-        raise ModelError(f"population must be {len(names)} numbers, one per class, got {population!r}")
+        whose = "one per class" + (", 0 of open ones" if opened else "")
+        raise ModelError(f"population must be {len(names)} numbers, {whose}, got {population!r}")
+    for c, n in zip(names, numbers, strict=True):
+        if c in opened and n != 0:
+            raise ModelError(f"population of class {c!r} must be 0, as it is open; got {n!r}")
     counts = [
         require_count(n, f"population of class {c!r}", least=0, most=most) for c, n in zip(names, numbers, strict=True)
     ]
-    require_count(sum(counts), "population of all classes together", most=most)
+    require_count(sum(counts), "population of all classes together", least=0 if opened else 1, most=most)
     return tuple(counts)
 
 
 def lowered_product_form(network: Network, population: Any, solver: str) -> Lowered:
     """The numbers of a network, or a `ModelError` of this exact solver where there is no product form."""
     low = lower(network, require_populations(network, population))
-    if why := low.why_not_product_form():
-        raise ModelError(
-            f"{solver}: {why}, so there is no product form; use ApproximateMVA, MarkovChain (if small) or Simulation"
-        )
+    require_product_form(low, solver)
     return low
+
+
+def require_product_form(low: Lowered, solver: str) -> None:
+    if why := low.why_not_product_form():
+        other = "" if low.network.open_classes else "ApproximateMVA, "
+        raise ModelError(
+            f"{solver}: {why}, so there is no product form; use {other}MarkovChain (if small) or Simulation"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +257,7 @@ class Routes:
 
     network: Network
     P: np.ndarray  # (C, K+1, C, K+1): probabilities
-    visits: np.ndarray  # (K+1, C): per cycle, 1 of which (per chain) is to think
+    visits: np.ndarray  # (K+1, C): per cycle, 1 of which (per chain) is to think, or to the source of an open class
     service_times: np.ndarray  # (K+1, C)
 
     @property
@@ -180,17 +278,21 @@ def routes_of(network: Network) -> Routes:
     """The network's routing, or one that its visit ratios imply: with product form all of the same ratios are alike."""
     V, at = network.class_visit_ratios, network.reference_index
     K, C = V.shape
-    P = np.zeros((C, K + 1, C, K + 1))
-    times = np.vstack([network.class_service_times, network.think_times])
-    visits = np.vstack([V, np.ones(C) if network.routing is None else V[at]])
+    P, arrivals = np.zeros((C, K + 1, C, K + 1)), network.arrival_rates
+    apart = [1.0 / rate if rate else z for rate, z in zip(arrivals, network.think_times, strict=True)]
+    times = np.vstack([network.class_service_times, apart])
+    visits = np.vstack([V, np.ones(C) if network.routing is None else np.where(arrivals > 0, 1.0, V[at])])
     if network.routing is None:
         for c in range(C):
             P[c, :, c, :] = _implied(V[:, c])
     else:
         P[:, :K, :, :K] = network.transitions
-        for c in range(C):  # customers think on their way to the reference station
-            P[:, :, c, K] += P[:, :, c, at]
-            P[:, :, c, at] = 0.0
+        for c in range(C):
+            if arrivals[c]:  # what a row lacks to 1 leaves
+                P[c, :K, c, K] = np.where(V[:, c] > 0, 1.0 - P[c, :K].sum(axis=(1, 2)), 0.0)
+            else:  # customers think on their way to the reference station
+                P[:, :, c, K] += P[:, :, c, at]
+                P[:, :, c, at] = 0.0
             P[c, K, c, at] = 1.0
     flat = P.reshape(C * (K + 1), C * (K + 1))
     for s in np.flatnonzero((times.T == 0) | (visits.T == 0)):  # no stay: who would come goes on at once

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -27,8 +27,15 @@ WAITING_STATE = -1
 class _States:
     """States of a station, numbered as met: ``servers`` customers first (with ``lifo``: last) are served, sorted."""
 
-    def __init__(self, shapes: list[PhaseType | None], speeds: Sequence[float], servers: int, lifo: bool) -> None:
-        self.speeds, self.servers, self.lifo = speeds, servers, lifo
+    def __init__(
+        self,
+        shapes: list[PhaseType | None],
+        speeds: Sequence[float],
+        servers: int,
+        lifo: bool,
+        sources: Collection[int] = (),
+    ) -> None:
+        self.speeds, self.servers, self.lifo, self.sources = speeds, servers, lifo, sources
         known = [shape or PhaseType.exponential(1.0) for shape in shapes]
         self.starts = [[(a, i) for i, a in enumerate(shape.alpha) if a > 0] for shape in known]
         self.phases, self.exits = [shape.T for shape in known], [shape.exit_rates.tolist() for shape in known]
@@ -63,7 +70,7 @@ class _States:
             if not self.lifo and at > 0 and state[at] == state[at - 1]:
                 continue  # sorted: counted with the one before
             c, i = state[at]
-            rate = self.speeds[n] / m * (1 if self.lifo else state[:m].count(state[at]))
+            rate = self.speeds[n] / m * (1 if self.lifo or c in self.sources else state[:m].count(state[at]))
             rest = [*state[:at], *state[at + 1 :]]
             if self.exits[c][i] > 0:
                 moves += [(rate * self.exits[c][i] * p, after, c) for p, after in self._started(rest)]
@@ -106,16 +113,23 @@ class MarkovChain:
     Without think time or processor sharing, stations may keep the customers' order for ever. When the measures depend
     on the order at the start, the network has no steady state of its own, and is refused.
 
+    Open classes make the chain infinite. It is cut off, which is not exact: who would be the customer number
+    ``most_open + 1`` of an open class is lost. The solution's reason has the share of customers lost.
+
     Parameters
     ----------
     most_states : int, default 60,000
         More are refused.
+    most_open : int, default 20
+        Customers of each open class that can be there at once.
     """
 
     most_states: int = 60_000
+    most_open: int = 20
 
     def __post_init__(self) -> None:
         require_count(self.most_states, "Markov chain: most_states", most=10_000_000)
+        require_count(self.most_open, "Markov chain: most_open", most=10_000_000)
 
     def solve(self, network: Network, population: int | tuple[int, ...]) -> Solution:
         """Measures at ``population``.
@@ -126,8 +140,8 @@ class MarkovChain:
             When there are more than `most_states` states, or the steady state depends on the start.
         """
         population = require_populations(network, population)
-        counts = (population,) if isinstance(population, int) else population
-        low, chain = lower(network, population), _Transitions(network, counts, self.most_states)
+        low = lower(network, population)
+        chain = _Transitions(network, low.counts_with(self.most_open), self.most_states)
         answers = []
         for members in _closed_classes(chain.rates):
             pi = np.zeros(len(chain.states))
@@ -142,8 +156,11 @@ class MarkovChain:
                 "time, or a station discipline='ps'"
             )
         why = "the steady state of every state of the network: exact for any discipline"
+        if network.open_classes:
+            lost = float((1.0 - X / np.where(network.arrival_rates > 0, network.arrival_rates, X)).max())
+            why = f"cut off at {self.most_open} customers of each open class, of whom {lost:.2g} are lost"
         name = f"Markov chain, {len(chain.states):,} states"
-        return solution_of(low, X, Q, busy=busy, solver=name, exact=True, reason=why)
+        return solution_of(low, X, Q, busy=busy, solver=name, exact=not network.open_classes, reason=why)
 
 
 State = tuple[int, ...]  # for each place the number of the state that it is in
@@ -159,7 +176,8 @@ class _Transitions:
         active = [c for chain in network.chains if sum(counts[c] for c in chain) for c in chain]
         self.places = [_states_of(network, k, active, total) for k in range(len(network.stations))]
         think = [PhaseType.exponential(z) if z > 0 else None for z in self.routes.service_times[-1]]
-        self.places.append(_States(think, range(total + 1), total, False))
+        sources = np.flatnonzero(network.arrival_rates).tolist()  # one customer at a time arrives from there
+        self.places.append(_States(think, range(total + 1), total, False, sources))
         self.next = [
             [[(float(row[d, j]), int(d), int(j)) for d, j in np.argwhere(row)] for row in self.routes.P[c]]
             for c in range(len(counts))

@@ -1,4 +1,4 @@
-"""Closed networks; routing matrices, and the visit ratios and chains that follow from them."""
+"""Networks of stations; routing matrices, and the visit ratios and chains that follow from them."""
 
 from __future__ import annotations
 
@@ -64,9 +64,29 @@ def _visits_and_chains(network: Network) -> tuple[np.ndarray, tuple[tuple[int, .
     C, K = full.shape[:2]
     linked, V = np.asarray(full.any(axis=(1, 3))), np.zeros((K, C))
     chains = tuple(dict.fromkeys(tuple(_reached(linked | linked.T, start)) for start in range(C)))
+    is_open = network.arrival_rates > 0
     for chain in chains:
-        V[:, chain] = _chain_visits(network, full[np.ix_(chain, range(K), chain, range(K))], chain)
+        if is_open[list(chain)].any():
+            if len(chain) > 1:
+                names = ", ".join(repr(network.class_names[c]) for c in chain)
+                raise ModelError(f"routing: customers switch between classes {names}, so all of them must be closed")
+            V[:, chain[0]] = _open_visits(network, full[chain[0], :, chain[0], :], chain[0])
+        else:
+            V[:, chain] = _chain_visits(network, full[np.ix_(chain, range(K), chain, range(K))], chain)
     return V, chains
+
+
+def _open_visits(network: Network, P: np.ndarray, c: int) -> np.ndarray:
+    """Solve the traffic equations v = e + v P of an open class that arrives at the reference station, shape (K,)."""
+    v, at = np.zeros(len(P)), network.reference_index
+    reached = _reached(P > 0, at)
+    part = P[np.ix_(reached, reached)]
+    if np.abs(np.linalg.eigvals(part)).max() > 1 - 1e-9:
+        raise ModelError(
+            f"routing of class {network.class_names[c]!r}: its customers never leave; a row must sum to < 1"
+        )
+    v[reached] = np.linalg.solve(np.eye(len(part)) - part.T, np.equal(reached, at).astype(float))
+    return v
 
 
 def _chain_visits(network: Network, P: np.ndarray, chain: tuple[int, ...]) -> np.ndarray:
@@ -102,7 +122,7 @@ SHORTEST_CYCLE = 1e-15
 @by_keyword
 @dataclass(frozen=True, slots=True, repr=False)
 class Network(Result):
-    """A closed network of stations, with one kind of customer or several classes.
+    """A network of stations, with one kind of customer or several classes, closed, open or both (mixed).
 
     Parameters
     ----------
@@ -111,11 +131,12 @@ class Network(Result):
     classes : iterable of JobClass, default none
         Without classes all customers are alike, and `solve` takes their number.
     think_time : float, default 0
-        Seconds per cycle that a customer spends outside all stations (of classes without their own).
+        Seconds per cycle that a customer spends outside all stations (of closed classes without their own).
     routing : matrix or mapping, optional
         Probabilities of going from one station (row) to another (column), instead of visit ratios: one matrix for
         all classes, ``{class: matrix}``, or ``{(from class, to class): matrix}`` where customers switch classes. A
-        cycle then goes from one visit to the reference station to the next.
+        cycle then goes from one visit to the reference station to the next. Open classes arrive at the reference
+        station, and leave with the probability that a row lacks to 1.
     reference : str, optional
         The reference station's name; the first station unless given.
     name : str, default ""
@@ -228,6 +249,11 @@ class Network(Result):
         return [c.name for c in self.classes]
 
     @property
+    def open_classes(self) -> list[str]:
+        """The names of the open classes."""
+        return [c.name for c in self.classes if c.is_open]
+
+    @property
     def labels(self) -> list[str | None]:
         """The classes' names, C of them; None for all customers when they are alike."""
         return [c.name for c in self.classes] if self.classes else [None]
@@ -248,10 +274,10 @@ class Network(Result):
                     full[c, :, d, :] = self.routing.get((start, end), 0.0)
                 elif c == d:
                     full[c, :, d, :] = self.routing
-            if self.classes and not full[c].any():
+            if self.classes and not (full[c].any() or self.arrival_rates[c]):
                 raise ModelError(f"routing: class {start!r} has no matrix")
             for name, total in zip(self.names, full[c].sum(axis=(1, 2)), strict=True):
-                if abs(total - 1) > 1e-9 and total != 0:
+                if abs(total - 1) > 1e-9 and total != 0 and not (self.arrival_rates[c] and total < 1):
                     who = f" of class {start!r}" if self.classes else ""
                     raise ModelError(
                         f"routing{who}: the row of station {name!r} must sum to 1 (or to 0 if not visited), "
@@ -288,13 +314,18 @@ class Network(Result):
 
     @property
     def _think_times(self) -> list[float]:
-        own = [c.think_time for c in self.classes] or [None]
+        own = [0.0 if c.is_open else c.think_time for c in self.classes] or [None]
         return [self.think_time if z is None else z for z in own]
 
     @property
     def populations(self) -> np.ndarray:
-        """The classes' populations, shape (C,); empty without classes."""
+        """The classes' populations, shape (C,), 0 of open ones; empty without classes."""
         return np.array([c.population for c in self.classes], dtype=int)
+
+    @property
+    def arrival_rates(self) -> np.ndarray:
+        """The classes' arrival rates (1/s), shape (C,), 0 of closed ones; C is 1 without classes."""
+        return np.array([c.arrival_rate or 0.0 for c in self.classes] or [0.0])
 
     @property
     def is_delay(self) -> np.ndarray:
@@ -351,6 +382,7 @@ class Network(Result):
     def caption(self) -> str:
         """Name, classes and think time."""
         classes = f", {len(self.classes)} classes" if self.classes else ""
+        classes += f" ({len(self.open_classes)} open)" if self.open_classes else ""
         think = ", ".join(f"{z:g}" for z in self.think_times)
         return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
 

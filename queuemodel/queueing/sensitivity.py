@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,15 +68,16 @@ class Sensitivity(Result):
 
 @by_keyword
 def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
-    """Derivatives of throughput by every demand and think time at a population, as of `solve`; exact.
+    """Derivatives of closed classes' throughput by every demand and think time at a population, as of `solve`; exact.
 
     By d log G / d log D_k = Q_k (de Souza e Silva and Muntz, 1988), d X_c(N) / d D_kd = X_c(N) (Q_kd(N - 1_c) -
-    Q_kd(N)) / D_kd; think time is the demand of a delay.
+    Q_kd(N)) / D_kd, for closed and open classes d; think time is the demand of a delay.
 
     Raises
     ------
     ModelError
-        When the network has no product form, customers switch classes, or an exact solution would not fit.
+        When the network has no product form or no closed class, customers switch classes, or an exact solution would
+        not fit.
 
     Examples
     --------
@@ -87,13 +89,15 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     low = lowered_product_form(network, population, "sensitivity")
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("sensitivity: customers switch classes; derivatives require fixed classes")
+    if not low.N.any():
+        raise ModelError("sensitivity: no class is closed; the throughput of open classes is their arrival rate")
     low = replace(low, D=np.where(low.D > 0, low.D, TINY * (low.Z + low.D.sum(axis=0))))
     now, C = solved_exactly(low), len(low.N)
     X, Q = now.class_throughput, now.class_queue_length
     dX_dD, dX_dZ = np.zeros((C, *Q.shape)), np.zeros((C, C))
     for c in np.flatnonzero(low.N):
         fewer, less_X, less_Q = low.N - (np.arange(C) == c), np.zeros(C), np.zeros(Q.shape)
-        if fewer.any():
+        if fewer.any() or network.open_classes:
             before = solved_exactly(replace(low, N=fewer))
             less_X, less_Q = before.class_throughput, before.class_queue_length
         dX_dD[c], dX_dZ[c] = X[c] * (less_Q - Q) / low.D, X[c] * (less_X - X)
@@ -102,8 +106,8 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     return Sensitivity(network, (int(low.N[0]),), float(X[0]), dX_dD[0, :, 0], float(dX_dZ[0, 0]))
 
 
-#: Closed forms with more terms than this are of no use.
-MOST_TERMS = 20_000
+#: Closed forms whose denominator has more terms than this are of no use, and take more than seconds.
+MOST_TERMS = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -168,10 +172,13 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
     counts = tuple(low.N.tolist())
     if any(len(chain) > 1 for chain in network.chains):
         raise ModelError("symbolic: classes that customers switch between are not supported")
+    if network.open_classes:
+        raise ModelError("symbolic: open classes are not supported; their measures have closed forms without it")
     K, points = len(network.stations), list(np.ndindex(*low.N + 1))
-    if len(points) * K * sum(counts) > MOST_TERMS:
+    terms = math.prod(math.comb(n + K + bool(z), n) for n, z in zip(counts, low.Z.tolist(), strict=True))
+    if terms > MOST_TERMS:
         raise ModelError(
-            f"symbolic: {len(points):,} populations at {K} stations are too many for a closed form; use solve"
+            f"symbolic: a closed form at this population has about {terms:,} terms, more than {MOST_TERMS}; use solve"
         )
 
     def symbol(value: float, *label: object) -> Any:

@@ -13,7 +13,7 @@ from ..base.checks import require_count, require_seed, require_share
 from ..base.errors import QueueModelWarning
 from ..base.results import Result, finite, percent
 from .kernels.replication import BATCHES, Replication, model_of
-from .lowered import Routes, lower, require_populations, routes_of
+from .lowered import Lowered, Routes, lower, require_populations, routes_of
 from .network import Network
 from .solution import Solution, solution_of
 
@@ -88,8 +88,8 @@ class Simulation:
 
     Service: phase-type by a distribution; else by mean and scv: constant (0), gamma (below 1), exponential
     (1), hyperexponential with balanced means (above 1). Think times are exponential. Each replication begins with all
-    customers at another place, and leaves its first fifth out. Approximate by nature; Student's interval over
-    replications shows how much.
+    customers at another place (without those of open classes), and leaves its first fifth out. Approximate by nature;
+    Student's interval over replications shows how much.
 
     While batches correlate, or a class came to one of its stations too rarely, replications are made twice as long.
     What is still too short at `most_departures` has no interval (NaN), and a `QueueModelWarning` is issued.
@@ -128,8 +128,8 @@ class Simulation:
     def run(self, network: Network, population: int | tuple[int, ...]) -> SimulationResult:
         """Simulate and give estimates with intervals."""
         population = require_populations(network, population)
-        counts = (population,) if isinstance(population, int) else population
         low, routes = lower(network, population), routes_of(network)
+        counts = low.counts_with(_most_open(low))
         model, size = model_of(routes, sum(counts)), self.departures // BATCHES
         rng = self.seed if isinstance(self.seed, np.random.Generator) else np.random.default_rng(self.seed)
         runs = [
@@ -156,9 +156,10 @@ class Simulation:
         reason = f" from a run too short: {why}" if why else ": Simulation(...).run gives its interval"
         solver = f"simulation, {self.replications} replications of {runs[0].departures:,} departures"
         means = (measure.mean(axis=0) for measure in (X, Q, busy))
-        solution = solution_of(low, *means, solver=solver, exact=False, reason=f"an estimate{reason}")
         every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
         interval = (*self._interval(every, why).tolist(),)
+        about = {"reason": f"an estimate{reason}", "expected_error": (interval[1] - interval[0]) / 2 / every.mean()}
+        solution = solution_of(low, *means, solver=solver, exact=False, **about)
         lengths, events = self._interval(Q.sum(axis=2), why), self.replications * runs[0].departures
         return SimulationResult(solution, self.confidence, interval, lengths, events, why)
 
@@ -169,6 +170,14 @@ class Simulation:
         t = float(stdtrit(len(values) - 1, 0.5 + self.confidence / 2)) / math.sqrt(len(values))
         half = t * values.std(axis=0, ddof=1) * (math.nan if why else 1.0)
         return np.array([values.mean(axis=0) - half, values.mean(axis=0) + half])
+
+
+def _most_open(low: Lowered) -> int:
+    """Customers of an open class that are there together with a probability of about 1e-9."""
+    stations, work = low.network.stations, low.D @ low.arrivals
+    share = max([1e-3, *[rho / s.listed_speeds[-1] for s, rho in zip(stations, low.open_load, strict=True) if rho]])
+    varied = max([1.0, *[s.scv_of(c) for s in stations for c in low.network.labels]])
+    return 100 + int(10 * work[low.delay].sum() + varied * math.log(1e-9) / math.log(share))
 
 
 def _least_visits(routes: Routes, counts: tuple[int, ...]) -> np.ndarray:

@@ -13,7 +13,7 @@ from ..base.results import Result, rows_of
 from .approximate import MEASURED, solved_approximately
 from .exact import MEMORY, solved_exactly
 from .kernels.product_form import recursions
-from .lowered import Lowered, lower, require_populations
+from .lowered import Lowered, lower, require_populations, require_product_form
 from .markov import MarkovChain
 from .network import Network
 from .solution import Solution
@@ -29,7 +29,7 @@ class Solver(Protocol):
 
 @by_keyword
 def solve(network: Network, *, population: Any = None, solver: Solver | None = None) -> Solution:
-    """Solve a closed network.
+    """Solve a network: closed, open or mixed.
 
     Without a solver, one is chosen: `ExactMVA` when the network has product form (docs/explanation/model), else
     `MarkovChain` while it is small enough for a part of a second, else `ApproximateMVA`. The solution's `exact` and
@@ -41,6 +41,7 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
     network : Network
     population : int, or one per class (sequence or mapping), optional
         Customers in the network, at least 1 in all. May be left out with classes, which have their own populations.
+        Open classes have none (0, where every class is listed).
     solver : Solver, optional
         A method of one's choice.
 
@@ -52,7 +53,8 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
     Raises
     ------
     ModelError
-        When the population is not a whole number of at least 1, or the solver cannot treat the network as promised.
+        When the population is not a whole number of at least 1, open classes leave no steady state, or the solver
+        cannot treat the network as promised: open classes need product form, `Simulation` or `MarkovChain`.
 
     Examples
     --------
@@ -69,7 +71,9 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
             raise ModelError(f"solve: solver must be a solver value such as ExactMVA(), got {solver!r}")
         return solver.solve(network, N)
     low = lower(network, N)
-    if why := low.why_not_product_form():
+    if network.open_classes:
+        require_product_form(low, "solve")
+    elif why := low.why_not_product_form():
         why = f"{why}: no product form"
         try:
             return _by_chain(low, why)

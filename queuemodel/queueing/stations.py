@@ -156,7 +156,8 @@ class Station:
         The whole distribution of the service time; sets ``service_time`` and ``scv``.
     rates : sequence of float, optional
         Makes the station load-dependent: with n customers it completes ``rates[n-1]`` divided by ``service_time``
-        visits per second. Leave ``service_time`` out (it is then 1 s) to give completions per second.
+        visits per second. Leave ``service_time`` out (it is then 1 s) to give completions per second. A last element
+        ``...`` repeats the one before it for any number of customers.
 
     Raises
     ------
@@ -177,7 +178,7 @@ class Station:
     discipline: str = "ps"
     scv: float | Mapping[str, float] = 1.0
     distribution: PhaseType | Mapping[str, PhaseType] | None = None
-    rates: Sequence[float] | None = None
+    rates: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         where, put = f"station {require_name(self.name, 'station')!r}", object.__setattr__
@@ -247,12 +248,18 @@ class Station:
     def speeds(self, customers: int) -> np.ndarray:
         """How many times faster than at rate 1 the station works with 1, 2, ... ``customers``, shape (customers,).
 
-        The last of its rates stands for those that no customer of its network reaches.
+        The last of its rates repeats, also where no customer of its network reaches it.
         """
         if self.rates is None:
             n = np.arange(1.0, customers + 1)
             return n if self.is_delay else np.minimum(n, self.servers)
-        return np.array([*self.rates, *[self.rates[-1]] * (customers - len(self.rates))][:customers])
+        listed = [rate for rate in self.rates if rate is not ...]
+        return np.array([*listed, *[listed[-1]] * (customers - len(listed))][:customers])
+
+    @property
+    def listed_speeds(self) -> np.ndarray:
+        """Its speeds until the last one, which holds from there on: one for each of its rates or servers."""
+        return self.speeds(int(self.servers) if self.rates is None else len(self.rates))
 
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
         """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
@@ -288,52 +295,71 @@ def _take_distribution(station: Any, where: str) -> None:
         put(station, name, {c: getattr(d, of) for c, d in shapes.items()} if several else getattr(shapes, of))
 
 
-def _rate_values(rates: Any, where: str) -> tuple[float, ...]:
+def _rate_values(rates: Any, where: str) -> tuple[Any, ...]:
     if isinstance(rates, str | bytes | Mapping) or not isinstance(rates, Sequence | np.ndarray) or not len(rates):
         raise ModelError(f"{where}: rates must be a list of numbers, got {rates!r}")
-    return tuple(
+    repeats = len(rates) > 1 and (rates[-1] is ... or (isinstance(rates[-1], str) and rates[-1] == "..."))
+    listed = [
         require_number(r, f"{where}: rates[{n}]", unit="(a rate)", positive=True, largest=1e15)
-        for n, r in enumerate(rates)
-    )
+        for n, r in enumerate(rates[:-1] if repeats else rates)
+    ]
+    return (*listed, ...) if repeats else tuple(listed)
 
 
 @by_keyword
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """A kind of customer.
+    """A kind of customer: closed, with a population, or open, with an arrival rate.
 
     Parameters
     ----------
     name : str
         Unique within its network; stations name it in their mappings.
     population : int, default 1
-        Customers of this class, >= 0.
+        Customers of a closed class, >= 0.
     think_time : float, optional
         Seconds per cycle outside all stations; the network's think time unless given.
+    arrival_rate : float, optional
+        Makes the class open: its customers arrive by a Poisson process of this rate (1/s), and leave after one cycle.
 
     Raises
     ------
     ModelError
-        When the population is not a whole number >= 0 or the think time is negative or not finite.
+        When the population is not a whole number >= 0, the think time is negative or not finite, the arrival rate is
+        not > 0, or there is a population or a think time beside an arrival rate.
 
     Examples
     --------
     >>> JobClass("fast worker", population=4, think_time=0.2).population
     4
+    >>> JobClass("requests", arrival_rate=3.0).is_open
+    True
     """
 
     name: str
     _: KW_ONLY
-    population: int = 1
+    population: int = None  # type: ignore[assignment]  # 1 of a closed class, 0 of an open one
     think_time: float | None = None
+    arrival_rate: float | None = None
 
     def __post_init__(self) -> None:
-        require_name(self.name, "class")
-        what = f"class {self.name!r}: population"
-        object.__setattr__(self, "population", require_count(self.population, what, least=0, most=LARGEST_POPULATION))
+        where, put = f"class {require_name(self.name, 'class')!r}", object.__setattr__
+        if self.population is None:
+            put(self, "population", 0 if self.is_open else 1)
+        N = require_count(self.population, f"{where}: population", least=0, most=LARGEST_POPULATION)
+        put(self, "population", N)
         if self.think_time is not None:
-            think = require_number(self.think_time, f"class {self.name!r}: think_time", unit="seconds")
-            object.__setattr__(self, "think_time", think)
+            put(self, "think_time", require_number(self.think_time, f"{where}: think_time", unit="seconds"))
+        if self.is_open:
+            rate = require_number(self.arrival_rate, f"{where}: arrival_rate", unit="(1/s)", positive=True)
+            put(self, "arrival_rate", rate)
+            if N or self.think_time is not None:
+                raise ModelError(f"{where}: has an arrival_rate, so it is open: leave out population and think_time")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its customers arrive and leave."""
+        return self.arrival_rate is not None
 
 
 class PerClass(dict[str, float]):

@@ -145,7 +145,7 @@ class Comparison(Result):
 
     @cached_property
     def seconds(self) -> np.ndarray:
-        """Draws (TIME_DRAWS, strategies) of the seconds to the target: a seed each, and one error of predicted times."""
+        """Draws (TIME_DRAWS, strategies) of seconds to the target: a seed each, and one error of predicted times."""
         rng = np.random.default_rng(0)
         error = rng.normal(size=TIME_DRAWS)
         u = rng.random(TIME_DRAWS)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jobs_by_hand import profile
 
 import queuemodel as qm
 from queuemodel.curves.prediction import OTHER_MACHINES, Prediction
+from tests.oracles.jobs_by_hand import profile
 
 MODEL = qm.fit(profile())
 COUNTS = [1, 2, 4, 8]

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jobs_by_hand import profile
 
 import queuemodel as qm
+from tests.oracles.jobs_by_hand import profile
 
 ROUNDS, STEPS = qm.fit(qm.example_profile("ddp-alexnet-40")), qm.fit(profile())
 TABLE = qm.fit({"nodes": [1, 2, 4], "gpus_per_node": [8, 8, 8], "step_time_ms": [250, 262, 270]}, batch_size=32)

@@ -85,3 +85,13 @@ def test_operations_are_replayed(shown):
     assert [rate for rate, _ in replayed.values()] == pytest.approx([measured[n] for n in replayed], rel=0.1)
     staleness = [stale for _, stale in replayed.values()]
     assert staleness == pytest.approx([n - 1 for n in replayed], abs=0.1)  # each step sees one of each other worker
+
+
+def test_textbook_tables_agree(shown):
+    cells = shown("05-closed-and-open-networks")
+    assert sum("image/png" in data for data in cells.values()) == 2
+    tables = [data["text/html"] for data in cells.values() if "published" in data.get("text/html", "")]
+    assert len(tables) == 5
+    for table in tables:
+        rows = [[float(cell) for cell in re.findall(r"<td>([^<]+)</td>", row)] for row in table.split("<tr")]
+        assert all(row[1] == pytest.approx(row[0], rel=3e-3) for row in rows if len(row) > 1)

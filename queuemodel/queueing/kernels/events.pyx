@@ -44,7 +44,7 @@ cdef double draw(
 
 def advance(rng, model, run, long size, long most):
     """Go on for ``most`` departures, or until every batch has its ``size`` departures."""
-    cdef const long[::1] kind, servers
+    cdef const long[::1] kind, servers, source
     cdef const long[:, ::1] dist
     cdef const double[:, ::1] speed, mean, shape
     cdef const double[:, :, ::1] first, go
@@ -56,7 +56,7 @@ def advance(rng, model, run, long size, long most):
     cdef double[:, :, ::1] areas
     cdef double now, when, leaves, work, u
     cdef long at, customer, k, c, j
-    kind, servers, speed, dist, mean, shape, first, T, go = model
+    kind, servers, speed, dist, mean, shape, first, T, go, source = model
     place, klass, counters, clocks, n, q, heap_time, heap_who, free, tag, order, clock, last, coming, since, occupied, \
         durations, areas, departures, busy, visits = run  # fmt: skip
     K, C = q.shape[0], q.shape[1]
@@ -140,6 +140,9 @@ def advance(rng, model, run, long size, long most):
                     best = m
             free[k, best] = max(now, free[k, best]) + work
             leaves = free[k, best]
+        elif k == K - 1 and source[c]:  # they arrive one after the other
+            free[k, c] = max(now, free[k, c]) + work
+            leaves = free[k, c]
         if kind[k] in (FCFS, DELAY):
             push(&heap_time[0], &heap_who[0], waiting, leaves, customer)
             waiting += 1

@@ -13,8 +13,8 @@ from .events import BATCH, CONSTANT, DELAY, FCFS, GAMMA, LIFO, ORDERED, PHASES, 
 
 #: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
 #: distribution, mean, shape parameter, and of phase types cumulative first phases and moves; go (C, K, C*K), cumulative
-#: probabilities of the next class and place.
-Model = namedtuple("Model", "kind servers speed dist mean shape first T go")
+#: probabilities of the next class and place; source (C,), whether the last place is where a class arrives from.
+Model = namedtuple("Model", "kind servers speed dist mean shape first T go source")
 
 #: Customers' place and klass; counters and clocks; per place customers there (q: by class), when its servers are free,
 #: what remains of whose service and since when; and, for each batch, time, areas under queues, departures, time in use.
@@ -41,6 +41,8 @@ class Replication:
         starts, stay = [], routes.stay
         for chain in routes.network.chains:
             homes = [(k, c) for c in chain for k in range(len(stay)) if stay[k, c]]
+            if model.source[chain[0]]:
+                homes = homes[-1:]
             starts += [homes[number % len(homes)]] * sum(counts[c] for c in chain)
         place, klass = rng.permutation(np.array(starts, dtype=np.int64)).T
         self.run = _new_run(model, place, klass)
@@ -91,7 +93,7 @@ def model_of(routes: Routes, population: int) -> Model:
         kind=np.full(K, DELAY), servers=np.ones(K, dtype=np.int64), speed=np.ones((K, population + 1)),
         dist=np.full((K, C), GAMMA), mean=routes.service_times.copy(), shape=np.ones((K, C)),
         first=np.ones((K, C, phases)), T=np.ones((K, C, phases, phases + 2)),
-        go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2),
+        go=np.cumsum(routes.P.reshape(C, K, C * K), axis=2), source=(network.arrival_rates > 0).astype(np.int64),
     )  # fmt: skip
     for (k, c), shape in shapes.items():
         model.dist[k, c] = PHASES
@@ -116,7 +118,7 @@ def model_of(routes: Routes, population: int) -> Model:
 def _new_run(model: Model, place: np.ndarray, klass: np.ndarray) -> Run:
     """Customers about to come to their places, in order; one row more than batches for what comes after."""
     (K, C), N, B = model.mean.shape, len(place), BATCHES
-    servers, many = model.servers[model.kind == FCFS].max(initial=1), np.int64
+    servers, many = model.servers[model.kind == FCFS].max(initial=C), np.int64
     return Run(
         place=place.copy(), klass=klass.copy(), counters=np.zeros(4, many), clocks=np.zeros(2),
         n=np.zeros(K, many), q=np.zeros((K, C), many), heap_time=np.empty(N + 1), heap_who=np.zeros(N + 1, many),
