@@ -12,7 +12,7 @@ from ..base.drawing import FORMATS, save_figure
 from ..base.errors import ModelError
 from ..base.results import Result
 from ..curves.convergence import fit_convergence, read_convergence
-from ..models.predict import load
+from ..models.predict import load_data
 from ..profile.profile import Profile
 from ..profile.scenario import CALLED, SHARDED
 from ..report import SUFFIXES
@@ -83,7 +83,7 @@ def compare_command(
         raise ModelError("compare: --report shows one number of workers; give one")
     require_writable(plot, suffixes=FORMATS)
     require_writable(report, suffixes=SUFFIXES)
-    data = load(profile)
+    data = load_data(profile)
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None

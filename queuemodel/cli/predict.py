@@ -13,7 +13,7 @@ from ..curves.goals import GOALS, WORK
 from ..curves.measuring import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
-from ..models.predict import fit, load, measured_besides, predict
+from ..models.predict import fit, load_data, measured_besides, predict
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, Scenario
@@ -25,7 +25,7 @@ from . import options as ask
 
 def measured_of(options: dict[str, Any]) -> tuple[Any, list[Measurement | Profile]]:
     """The data, and what was measured besides; their options are removed."""
-    data = load(options.pop("profile"))
+    data = load_data(options.pop("profile"))
     return data, measured_besides(data, options.pop("throughputs"), options.pop("measured"))
 
 

@@ -19,7 +19,7 @@ from ..base.errors import DataError, ModelError
 from ..base.files import count_in, number_in, parse_duration, read_bytes
 from ..base.results import Result, tabulate
 from ..models import SimulatedRounds
-from ..models.predict import load, simulate
+from ..models.predict import load_data, simulate
 from ..profile.profile import Profile
 from ..queueing.bounds import BOUND_KINDS
 from . import options as ask
@@ -315,7 +315,7 @@ def simulate_command(profile: str, output_format: str, trace: str | None, plot: 
     require_writable(plot, suffixes=FORMATS)
     require_writable(trace, suffixes=JSON)
     known = ask.specified(options, options["workers"])
-    recorded = load(profile)
+    recorded = load_data(profile)
     if not isinstance(recorded, Profile):
         raise DataError(f"{profile}: throughputs alone cannot be simulated; give a profile with operations or rounds")
     if options["strategy"] != "all-reduce" and recorded.steps:

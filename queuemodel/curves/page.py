@@ -103,8 +103,8 @@ def curve_data(
         "questions": asked | {"dataset_size": asked["dataset_size"] or curve.dataset_size},
         "goals": {"limits": {name: limit._asdict() for name, limit in LIMITS.items()}, "questions": ASKED},
         "answer": curve.answer(),
-        "parameters": model.shown_rows() if model is not None else [],
-        "details": model.details() if model is not None else [],
+        "parameters": model._shown_rows() if model is not None else [],
+        "details": model._details() if model is not None else [],
         "about": [*curve.notes(), *_about(curve, profile)],
         "timeline": timeline(profile) if profile is not None else None,
     }

@@ -328,10 +328,18 @@ def load(path: PathName) -> Profile | Sequence[Measurement] | ThroughputCurve:
     return read_measurements(path)
 
 
+def load_data(path: PathName) -> Profile | Sequence[Measurement]:
+    """The same, but no curve: what a prediction is made from."""
+    data = load(path)
+    if isinstance(data, ThroughputCurve):
+        raise DataError(f"{path}: printed by queuemodel predict; give the file that it was made of")
+    return data
+
+
 def as_data(data: Any) -> Any:
     """What `load` reads of a path; measurements of a file, a DataFrame, a dict of columns or a list of dicts."""
     if isinstance(data, str | os.PathLike):
-        return load(data)
+        return load_data(data)
     rows = isinstance(data, list | tuple) and bool(data) and all(isinstance(row, Mapping) for row in data)
     table = rows or isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "read")
     return read_measurements(data) if table else data

@@ -220,7 +220,7 @@ def test_children_do_not_outlive_a_killed_parent(family):
     parent.wait()  # and the fixture looks for orphans
 
 
-@pytest.mark.parametrize("command", ["profile mlp", "demo"])
+@pytest.mark.parametrize("command", ["profile mlp", "demo --framework tensorflow"])
 def test_the_exit_status_tells_the_signal(monkeypatch, tmp_path, run, command):
     def train(*_):
         kill(signal.SIGTERM)()

@@ -208,7 +208,7 @@ CARELESS = {
     RANKS: {
         "--strategy fsdp": "'fsdp' needs a table of step times or rates",
         "--ranks-per-node 8": "--inside-bandwidth, that between two ranks of a node, like 300GB/s",
-        "--inside-bandwidth 8GB/s": "--inside-bandwidth requires --ranks-per-node", "--oversubscription 2": "give both",
+        "--inside-bandwidth 8GB/s": "--inside-bandwidth requires --gpus-per-node", "--oversubscription 2": "give both",
         "--parameter-servers 2": "--parameter-servers applies to", "--bucket-bytes 25MB/s": "write 25MB\n",
         "--scheme DDP": "'ddp'",
     },

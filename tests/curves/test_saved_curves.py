@@ -62,7 +62,7 @@ def test_a_damaged_curve_is_one_line(change, tmp_path):
 
 def test_a_saved_curve_is_not_data(tmp_path):
     CURVES["ranks"].to_json(tmp_path / "curve.json")
-    with pytest.raises(qm.ModelError, match="expected a Profile or measurements, got ThroughputCurve"):
+    with pytest.raises(qm.DataError, match="printed by queuemodel predict; give the file that it was made of"):
         qm.predict(tmp_path / "curve.json")
 
 
