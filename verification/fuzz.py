@@ -77,7 +77,7 @@ def positive(*values: Any, least: float = np.finfo(float).tiny) -> None:
         assert np.all((least <= array) & (array < math.inf)), f"not finite and >= {least:g}: {value!r}"
 
 
-def curve_of(model: models.TrainingModel) -> None:
+def curve_of(model: models.ClosedNetworkModel) -> None:
     """A curve of 1 to 8 workers has numbers that make sense."""
     curve = model.throughput(range(1, 9))
     positive(curve.steps_per_second, curve.lower, curve.upper, curve.bound_lower, curve.bound_upper)

@@ -88,7 +88,7 @@ class ThroughputCurve(Result):
         Whether all workers make their steps together, in rounds.
     steps_per_round : ndarray
         Steps that count in a round (and in `steps_per_second`), where not one of each worker; else empty.
-    model : TrainingModel, AllReduceModel, ScalingModel or None
+    model : ClosedNetworkModel, AllReduceModel, ScalingModel or None
         What was fitted: its parameters, for reports.
     asynchronous : bool
         Whether workers wait for the servers only.

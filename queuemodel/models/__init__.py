@@ -7,7 +7,7 @@ rounds          rounds of data-parallel training
 scaling         tables of step times or rates by nodes and GPUs
 """
 
-from .closed_network import TrainingModel, fit_network, order_statistic, staleness
+from .closed_network import ClosedNetworkModel, fit_network, order_statistic, staleness
 from .instances import Instance, InstancePlan, curve_of, plan_instances, read_instances
 from .predict import fit, load, measured_besides, predict, simulate
 from .rounds import (
@@ -28,9 +28,35 @@ from .sharded import ShardedModel, fit_shards
 from .simulation import trace_curve, trace_throughput
 
 __all__ = [
-    "SCHEMES", "AllReduceModel", "Buckets", "FittedRounds", "Fusion", "Instance",
-    "InstancePlan", "ScalingModel", "ShardedModel", "SimulatedRounds", "Slices", "TrainingModel",
-    "curve_of", "fit", "fit_network", "fit_rounds", "fit_scaling", "fit_shards", "load", "measured_besides",
-    "order_statistic", "plan_instances", "plot_round", "predict", "read_instances", "round_time",
-    "simulate", "simulate_rounds", "staleness", "trace_curve", "trace_throughput",
+    "SCHEMES",
+    "AllReduceModel",
+    "Buckets",
+    "ClosedNetworkModel",
+    "FittedRounds",
+    "Fusion",
+    "Instance",
+    "InstancePlan",
+    "ScalingModel",
+    "ShardedModel",
+    "SimulatedRounds",
+    "Slices",
+    "curve_of",
+    "fit",
+    "fit_network",
+    "fit_rounds",
+    "fit_scaling",
+    "fit_shards",
+    "load",
+    "measured_besides",
+    "order_statistic",
+    "plan_instances",
+    "plot_round",
+    "predict",
+    "read_instances",
+    "round_time",
+    "simulate",
+    "simulate_rounds",
+    "staleness",
+    "trace_curve",
+    "trace_throughput",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
 from . import closed_network, rounds, scaling, sharded, simulation
-from .closed_network import TrainingModel
+from .closed_network import ClosedNetworkModel
 from .model import OTHER_DATA, Data, Model, ModelKind, on_nodes, strategy_of
 from .rounds import RoundModel, SimulatedRounds, simulate_rounds
 from .scaling.table import TABLE_FIELDS
@@ -52,7 +52,7 @@ def fit(
 ) -> Model:
     """Fit the model of a training job.
 
-    Steps on parameter servers give a closed network (`TrainingModel`) of asynchronous workers, of a barrier (sync-ps)
+    Steps on parameter servers give a closed network (`ClosedNetworkModel`) of asynchronous workers, of a barrier (sync-ps)
     and of k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds of
     data-parallel training give an `AllReduceModel`, and so do operations of steps on servers, for all-reduce. Of
     tables of measurements a `ScalingModel` is fitted, whose prior is learnt from published jobs.
@@ -78,7 +78,7 @@ def fit(
 
     Returns
     -------
-    TrainingModel, AllReduceModel or ScalingModel
+    ClosedNetworkModel, AllReduceModel or ScalingModel
         Each has ``what_if(...)`` and ``throughput(workers)``.
 
     Raises
@@ -202,7 +202,7 @@ def predict(
     model = kind.of(data, question, measured, seed=seed)
     if isinstance(model, SimulationModel):
         model = replace(model, settings={"progress": progress})
-    if isinstance(model, TrainingModel) and not isinstance(method, str):
+    if isinstance(model, ClosedNetworkModel) and not isinstance(method, str):
         model = replace(model, solver=method)
     return model.throughput(counts, confidence=confidence, seed=seed)
 

@@ -14,7 +14,7 @@ def test_recorded_steps_give_the_curve_that_predict_gives(strategy):
     profile, workers = example_profile("alexnet-60"), [2, 4, 8]
     numbers = NUMBERS[strategy]
     model = qm.fit(profile, strategy=strategy, **numbers)
-    assert isinstance(model, models.TrainingModel)
+    assert isinstance(model, models.ClosedNetworkModel)
     curve = model.throughput(workers)
     asked = predict(profile, strategy=strategy, workers=workers, method="mva", **numbers)
     assert curve.to_dict() == asked.to_dict()

@@ -7,7 +7,7 @@ import pytest
 
 import queuemodel as qm
 from queuemodel import example_profile
-from queuemodel.models.closed_network import TrainingModel
+from queuemodel.models.closed_network import ClosedNetworkModel
 from queuemodel.models.predict import MODELS
 from queuemodel.queueing import ApproximateMVA, ExactMVA, solve
 
@@ -55,7 +55,7 @@ def test_the_first_model_that_does_not_refuse_answers():
     table = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (4, 3.0))]
     question = qm.Scenario()
     assert [sum(not kind.refuses(data, question) for kind in MODELS) for data in (traced, rounds, table)] == [2, 1, 1]
-    assert isinstance(qm.predict(traced, workers=[2], method="mva").model, TrainingModel)
+    assert isinstance(qm.predict(traced, workers=[2], method="mva").model, ClosedNetworkModel)
     names = [type(qm.predict(data, workers=[2]).model).__name__ for data in (traced, rounds, table)]
     assert names == ["SimulationModel", "AllReduceModel", "ScalingModel"]
 

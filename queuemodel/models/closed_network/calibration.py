@@ -26,7 +26,7 @@ from ...profile.throughputs import on_profiled_links
 from ..model import OTHER_DATA, Data, changes_of, strategy_of
 from .demands import Demands, Form
 from .fit import Fitted, fit_steps, own_scv
-from .model import TrainingModel
+from .model import ClosedNetworkModel
 from .rules import NOTHING
 
 #: How many times the upper bound, or what its interval has, a throughput may be: tracing makes steps longer.
@@ -47,7 +47,7 @@ def refuses(data: Data, question: Scenario) -> str:
     return "" if question.synchronization.solvable else "has no closed network"
 
 
-def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> TrainingModel:
+def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> ClosedNetworkModel:
     """See `ModelKind`; workers who wait for each other are told by throughputs of their own kind alone."""
     profile, question = question.on(cast(Profile, data))
     waiting, synchronized = question.synchronization, list[Measurement]()
@@ -66,7 +66,7 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 
 def fit_network(
     profile: Profile, *, throughputs: Sequence[Measurement] = (), form: Form = "links", seed: int = 0
-) -> TrainingModel:
+) -> ClosedNetworkModel:
     """Fit the closed network of a profile with recorded steps.
 
     Each demand is the mean over the steps of the time in which the link, or the server, was busy with this worker. The
@@ -83,7 +83,9 @@ def fit_network(
     measured = on_profiled_links([*profile.throughputs, *throughputs], profile)
     fitted = fit_steps(profile, form=form, seed=seed)
     against = contradicted(measured, fitted, link_not_filled=best_rates(profile) is not None)
-    return TrainingModel(without_tracing(replace(fitted, measured=tuple(measured), contradiction=against), seed=seed))
+    return ClosedNetworkModel(
+        without_tracing(replace(fitted, measured=tuple(measured), contradiction=against), seed=seed)
+    )
 
 
 def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, link_not_filled: bool) -> str:
@@ -98,7 +100,7 @@ def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, link_not_fi
     faster = max((untraced_throughput(measured, servers) or 0.0) * float(fitted.demands.total), 1.0)  # untraced
     for point in measured:
         n, machines = point.workers, Scenario(bandwidth=point.bandwidth, parameter_servers=point.parameter_servers)
-        curve = TrainingModel(fitted, scenario=machines).throughput([n])
+        curve = ClosedNetworkModel(fitted, scenario=machines).throughput([n])
         low, high, most = (float(end[0]) for end in (curve.lower, curve.upper, curve.bound_upper))
         low, high = low / UNLIKELY, UNLIKELY * high
         x, examples = point.steps_per_second, point.steps_per_second / fitted.job.batch_size

@@ -44,7 +44,7 @@ TWO_WORKERS_ERROR = _NUMBERS["model"]["two_workers_error"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingModel(Model):
+class ClosedNetworkModel(Model):
     """SGD on parameter servers as a closed network with one customer per worker.
 
     Made by `fit`; changed by `what_if`; solved by `throughput`. Another bandwidth replaces the part of the recorded
@@ -437,7 +437,7 @@ def staleness(network: Network, *, population: int | None = None) -> np.ndarray:
     """Mean staleness of an asynchronous worker of each class: X_total / X_i - 1.
 
     Others make X_total - X_i steps per second, and a step of worker i takes 1 / X_i. Exact where the solution is:
-    for the closed networks of `TrainingModel.network`, workers of any speeds included.
+    for the closed networks of `ClosedNetworkModel.network`, workers of any speeds included.
 
     Parameters
     ----------

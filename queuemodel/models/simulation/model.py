@@ -31,7 +31,7 @@ from ...transport.sharing import NETWORK, Transport
 from ..closed_network.calibration import contradicted, fit_network, untraced_throughput
 from ..closed_network.demands import Servers
 from ..closed_network.fit import fit_steps, servers_of, step_remarks, tensor_bytes_of
-from ..closed_network.model import TrainingModel
+from ..closed_network.model import ClosedNetworkModel
 from ..errors import correlation_per_doubling, own_error, profiled_error
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, strategy_of
 from .errors import (
@@ -92,7 +92,7 @@ class SimulationModel(Model):
         return servers_of(self.profile, "links").changed(self.scenario, tensor_bytes_of(self.profile))
 
     @cached_property
-    def closed_network(self) -> TrainingModel:
+    def closed_network(self) -> ClosedNetworkModel:
         """The closed network of the same job, as far as it knows the changes, for the parameters."""
         alone = [point for point in self.measured if point.workers == 1]
         model = fit_network(msgspec.structs.replace(self.profile, throughputs=alone))
@@ -280,7 +280,7 @@ def refuses(data: Data, question: Scenario) -> str:
         return OTHER_DATA
     if not any(step.operations for step in data.steps):
         return f"needs {NEEDS}"
-    solved_alone = {*TrainingModel.changes} - {*SimulationModel.changes}
+    solved_alone = {*ClosedNetworkModel.changes} - {*SimulationModel.changes}
     if unknown := sorted(solved_alone.intersection(question.on(data)[1].specified)):
         return f"cannot change {', '.join(unknown)}"
     if question.form not in (None, "links"):
