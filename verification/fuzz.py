@@ -36,8 +36,8 @@ from queuemodel.queueing import read_jmva, write_jmva
 from queuemodel.scheduling import (
     FIFO,
     Goodput,
-    read_log,
-    read_trace,
+    read_job_trace,
+    read_jobs,
     read_workload,
     schedule,
 )
@@ -251,17 +251,17 @@ def check_workload(path: Path, _: bool) -> None:
     files = workload_files()
     kind, folder = path.name.split(".")[0], path.parent
     if kind in ("philly", "alibaba"):
-        jobs = read_log(path, kind)
+        jobs = read_jobs(path, kind)
     elif kind.startswith("gavel"):
         table, speeds = folder / "gavel.tsv", folder / "gavel-speeds.json"
         for other in {table, speeds} - {path}:
             other.write_bytes(files[other.name])
-        jobs = read_trace(table, "gavel", speeds)
+        jobs = read_job_trace(table, "gavel", speeds)
     elif kind.startswith("elasticflow"):
         table, speeds = folder / "elasticflow.csv", folder / "vgg.csv"
         table.write_bytes(path.read_bytes() if path == table else files[table.name])
         speeds.write_bytes(files["elasticflow-speeds.csv"] if path == table else path.read_bytes())
-        jobs = read_trace(table, "elasticflow", folder)
+        jobs = read_job_trace(table, "elasticflow", folder)
     else:
         jobs = read_workload(path)
     least = max(job.least_nodes for job in jobs)

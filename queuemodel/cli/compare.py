@@ -20,7 +20,7 @@ from ..sgd import NAMES, PROBLEM_KINDS, compare, plan_strategies, plot_time_to_t
 from . import options as ask
 
 #: How else the compared strategies are called; none shards its parameters.
-SYNONYMS = {
+STRATEGY_SYNONYMS = {
     name: "sync" if meant == "all-reduce" else meant
     for name, meant in CALLED.items()
     if not any(sharded in meant for sharded in SHARDED)
@@ -31,7 +31,7 @@ SYNONYMS = {
 @ask.PROFILE
 @ask.option("--workers", ask.WORKERS, "Numbers of workers, like 8, 1:8 or 2,4,8.", default="8", show_default=True)
 @ask.one_of("--strategy", NAMES, "Strategies to compare; may be repeated.",
-            SYNONYMS, multiple=True,
+            STRATEGY_SYNONYMS, multiple=True,
             show_default="all that the profiled machines can run")  # fmt: skip
 @ask.one_of("--problem", PROBLEM_KINDS, "Convex or neural problem to train instead of the job.")
 @ask.option("--convergence", ask.FILE,

@@ -100,8 +100,8 @@ def _jobs(path: str, layout: str, speeds: str | None, drop_empty: bool, *, nodes
     if layout == "csv":
         return scheduling.read_workload(path, nodes=nodes, predicted=curve_of)
     if speeds is None:
-        return scheduling.read_log(path, layout, drop_empty=drop_empty)
-    return scheduling.read_trace(path, layout, speeds)
+        return scheduling.read_jobs(path, layout, drop_empty=drop_empty)
+    return scheduling.read_job_trace(path, layout, speeds)
 
 
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:

@@ -76,7 +76,7 @@ def _of_round(one: Round) -> dict[str, Any]:
 
 
 #: Questions whose initial values a caller may set.
-QUESTIONS = (
+PAGE_QUESTIONS = (
     "workers", *WORK, "dataset_size", "deadline", "price_per_node_hour", "currency", "budget", "min_efficiency"
 )  # fmt: skip
 
@@ -112,12 +112,12 @@ def curve_data(
 
 def _checked(questions: Mapping[str, Any]) -> dict[str, Any]:
     for name in questions:
-        require_choice(name, "report: question", QUESTIONS)
+        require_choice(name, "report: question", PAGE_QUESTIONS)
     others = {name: questions.get(name) for name in ("workers", "dataset_size", "currency")}
     if (shown := others.pop("workers")) is not None:
         require_count(shown, "report: workers", most=MOST_EXAMPLES)
     goals = {name: value for name, value in questions.items() if name in WORK | GOALS}
-    return dict.fromkeys(QUESTIONS) | {"workers": shown} | others | checked(goals, "report", **others)
+    return dict.fromkeys(PAGE_QUESTIONS) | {"workers": shown} | others | checked(goals, "report", **others)
 
 
 def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:

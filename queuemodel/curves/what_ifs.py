@@ -29,7 +29,7 @@ GBIT = 1.25e8  # bytes per second
 #: The middle of the bandwidths, in bytes per second, where the profile's is unknown.
 USUAL_BANDWIDTH = 10 * GBIT
 #: Leading digits of the bandwidths, which include those of Ethernet and InfiniBand.
-RATES = (1.0, 2.0, 2.5, 4.0, 5.0)
+RATE_FIELDS = (1.0, 2.0, 2.5, 4.0, 5.0)
 #: Numbers of workers of a grid, of which the others follow where throughput is smooth: within such an error.
 MOST_WORKERS, BETWEEN_WORKERS = 24, 0.004
 #: Relative speeds of accelerators.
@@ -95,7 +95,7 @@ def what_ifs_of(curve: Curve, *, every: bool = False) -> list[WhatIf]:
 def _bandwidths(link: float) -> tuple[float, ...]:
     """From a fifth to fifty times a link's, in bytes per second."""
     decades = range(math.floor(math.log10(link / GBIT)) - 1, math.ceil(math.log10(link / GBIT)) + 3)
-    every = (rate * 10.0**decade * GBIT for decade in decades for rate in RATES)
+    every = (rate * 10.0**decade * GBIT for decade in decades for rate in RATE_FIELDS)
     return tuple(value for value in every if link / 5.01 < value < 50.1 * link and not math.isclose(value, link))
 
 

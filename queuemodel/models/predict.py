@@ -52,8 +52,8 @@ def fit(
 ) -> Model:
     """Fit the model of a training job.
 
-    Steps on parameter servers give a closed network (`ClosedNetworkModel`) of asynchronous workers, of a barrier (sync-ps)
-    and of k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds of
+    Steps on parameter servers give a `ClosedNetworkModel` of asynchronous workers, of a barrier (sync-ps) and of
+    k-batch-async; other half-synchronous strategies are simulated by `predict` alone. Recorded rounds of
     data-parallel training give an `AllReduceModel`, and so do operations of steps on servers, for all-reduce. Of
     tables of measurements a `ScalingModel` is fitted, whose prior is learnt from published jobs.
 

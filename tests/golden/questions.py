@@ -618,12 +618,12 @@ def files() -> Iterator[tuple[str, Question]]:
         yield f"import {one}", partial(imported, tensorflow.read_mirrored, *folders, parameter_bytes=3196840)
     reads: dict[str, tuple[Any, ...]] = {
         "jobs": (scheduling.read_workload, "jobs.csv"), "batches": (scheduling.read_workload, "batches.csv"),
-        "gavel": (lambda *paths: scheduling.read_trace(paths[0], "gavel", paths[1]),
+        "gavel": (lambda *paths: scheduling.read_job_trace(paths[0], "gavel", paths[1]),
                   "gavel/physical_cluster/small_test.trace", "gavel/simulation_throughputs.json"),
-        "elasticflow": (lambda *paths: scheduling.read_trace(paths[0], "elasticflow", paths[1]),
+        "elasticflow": (lambda *paths: scheduling.read_job_trace(paths[0], "elasticflow", paths[1]),
                         "elasticflow/philly_103959.csv", "elasticflow/throughputs_A100"),
         "pollux": (read_pollux, "pollux/workloads/workload-6.csv", "pollux/traces"),
-        "philly": (partial(scheduling.read_log, layout="philly"), "philly.csv"),
+        "philly": (partial(scheduling.read_jobs, layout="philly"), "philly.csv"),
     }  # fmt: skip
     for name, (read, *paths) in reads.items():
         yield f"workload {name}", partial(workload, read, *paths)

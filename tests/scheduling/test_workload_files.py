@@ -118,16 +118,16 @@ def test_speeds_come_from_profiles_beside_the_workload(tmp_path, written):
 def test_public_formats(public_data):
     speeds = public_data / "gavel" / "simulation_throughputs.json"
     for path in sorted((public_data / "gavel" / "physical_cluster").glob("*.trace")):
-        jobs = qs.read_trace(path, "gavel", speeds)
+        jobs = qs.read_job_trace(path, "gavel", speeds)
         assert len(jobs) == len(path.read_text().strip().splitlines())
     old = public_data / "gavel" / "msr_seed0" / "0e4a51.trace"
     with pytest.raises(DataError, match=r"line 42: .* no speed of .* drop_unmeasured=True"):
-        qs.read_trace(old, "gavel", speeds)
-    jobs = qs.read_trace(old, "gavel", speeds, drop_unmeasured=True, elastic=True)
+        qs.read_job_trace(old, "gavel", speeds)
+    jobs = qs.read_job_trace(old, "gavel", speeds, drop_unmeasured=True, elastic=True)
     assert 900 < len(jobs) < 1181
     assert (qs.schedule(jobs, qs.RankPriced(), nodes=64).end > [job.arrival_time for job in jobs]).all()
     folder = public_data / "elasticflow"
-    assert len(qs.read_trace(folder / "philly_103959.csv", "elasticflow", folder / "throughputs_A100")) == 876
+    assert len(qs.read_job_trace(folder / "philly_103959.csv", "elasticflow", folder / "throughputs_A100")) == 876
 
 
 PHILLY = "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n2017-10-09 07:00:55,100,8\n"
@@ -154,12 +154,12 @@ FLOW = "job_id,submit_time,iteration,model_name,batch_size,num_gpu,ddl\n0,150753
 
 
 def gavel(written, text, speeds=TABLE, **options):
-    return qs.read_trace(written(text, "jobs.trace"), "gavel", written(speeds, "speeds.json"), **options)
+    return qs.read_job_trace(written(text, "jobs.trace"), "gavel", written(speeds, "speeds.json"), **options)
 
 
 def elasticflow(written, rows):
     folder = written("global_batch_size,1,2,4\n256,10.0,18.0,nan\n512,,6,11\n", "vgg.csv").parent
-    return qs.read_trace(written(FLOW + rows), "elasticflow", folder)
+    return qs.read_job_trace(written(FLOW + rows), "elasticflow", folder)
 
 
 ONE = (60, 66, 1, 1, None, {1: 1})
@@ -167,19 +167,19 @@ ALIBABA = [(0, 300, 2, 1, None, {2: 1, 1: 0.5**0.8}), (30, 100, 4, 1, None, {4: 
 #: What a reader makes of two jobs: arrival (Unix time counts from the first), steps, requested, least and most nodes,
 #: and speeds. Of logs a step is a second on the GPUs that the job had.
 READ = {
-    "philly": (lambda w: qs.read_log(w(PHILLY), "philly", exponent=0.5), [(0, 100, 8, 1, None, {8: 1, 2: 0.5}), ONE]),
+    "philly": (lambda w: qs.read_jobs(w(PHILLY), "philly", exponent=0.5), [(0, 100, 8, 1, None, {8: 1, 2: 0.5}), ONE]),
     "philly, 07:01:55 and 07:02:55 in Greenwich": (
-        lambda w: qs.read_log(w(ZONES), "philly"), [(0, 66, 1, 1, None, {}), (60, 100, 8, 1, None, {})]),
-    "philly, empty": (lambda w: qs.read_log(w(EMPTY), "philly", drop_empty=True), [(0, 100, 8, 1, None, {}), ONE]),
-    "philly, no GPUs": (lambda w: qs.read_log(w(PHILLY + "2017-10-09 07:02:55,5,0\n"), "philly", drop_empty=True),
+        lambda w: qs.read_jobs(w(ZONES), "philly"), [(0, 66, 1, 1, None, {}), (60, 100, 8, 1, None, {})]),
+    "philly, empty": (lambda w: qs.read_jobs(w(EMPTY), "philly", drop_empty=True), [(0, 100, 8, 1, None, {}), ONE]),
+    "philly, no GPUs": (lambda w: qs.read_jobs(w(PHILLY + "2017-10-09 07:02:55,5,0\n"), "philly", drop_empty=True),
                         [(0, 100, 8, 1, None, {}), ONE]),
-    "helios": (lambda w: qs.read_log(w(HELIOS), "helios", exponent=0.5), [(0, 100, 8, 1, None, {8: 1, 2: 0.5}), ONE]),
-    "helios, no GPUs": (lambda w: qs.read_log(w(NO_GPUS), "helios", drop_empty=True), [(0, 100, 8, 1, None, {}), ONE]),
-    "alibaba": (lambda w: qs.read_log(w(TASKS), "alibaba"), ALIBABA),
+    "helios": (lambda w: qs.read_jobs(w(HELIOS), "helios", exponent=0.5), [(0, 100, 8, 1, None, {8: 1, 2: 0.5}), ONE]),
+    "helios, no GPUs": (lambda w: qs.read_jobs(w(NO_GPUS), "helios", drop_empty=True), [(0, 100, 8, 1, None, {}), ONE]),
+    "alibaba": (lambda w: qs.read_jobs(w(TASKS), "alibaba"), ALIBABA),
     "alibaba, no GPUs": (
-        lambda w: qs.read_log(w(TASKS + TASKS.partition("\n")[0].replace(",50,", ",0,")), "alibaba", drop_empty=True),
+        lambda w: qs.read_jobs(w(TASKS + TASKS.partition("\n")[0].replace(",50,", ",0,")), "alibaba", drop_empty=True),
         ALIBABA),
-    "alibaba, empty": (lambda w: qs.read_log(w(TASKS + NOTHING), "alibaba", drop_empty=True), ALIBABA),
+    "alibaba, empty": (lambda w: qs.read_jobs(w(TASKS + NOTHING), "alibaba", drop_empty=True), ALIBABA),
     "gavel": (lambda w: gavel(w, TWO), [(0, 70, 2, 2, 2, {2: 3.5}), (60.5, 7, 2, 2, 2, {2: 3.5})]),
     "gavel, elastic": (lambda w: gavel(w, TWO, elastic=True),
                        [(0, 70, 2, 1, 2, {1: 2.0, 2: 3.5}), (60.5, 7, 2, 1, 2, {})]),
@@ -198,17 +198,17 @@ def test_public_formats_hold_what_their_jobs_do(written, case):
 
 
 @pytest.mark.parametrize(("read", "message"), [
-    (lambda w: qs.read_log(w(EMPTY), "philly"), "line 4: the job ran for 0 s"),
-    (lambda w: qs.read_log(w(NO_GPUS), "helios"), r"line 4: .* 66 s on 0 GPUs.*--drop-empty \(drop_empty=True\)"),
-    (lambda w: qs.read_log(w(HELIOS), "philly"), "a log of jobs; .* --workload-format helios takes it"),
-    (lambda w: qs.read_log(w(BACK), "alibaba"), "line 1: the job ran for -100 s .*; correct it"),
-    (lambda w: qs.read_log(w(PHILLY.replace("2017-10-09 07:00:55", "yesterday")), "philly"), "line 3: timestamp"),
+    (lambda w: qs.read_jobs(w(EMPTY), "philly"), "line 4: the job ran for 0 s"),
+    (lambda w: qs.read_jobs(w(NO_GPUS), "helios"), r"line 4: .* 66 s on 0 GPUs.*--drop-empty \(drop_empty=True\)"),
+    (lambda w: qs.read_jobs(w(HELIOS), "philly"), "a log of jobs; .* --workload-format helios takes it"),
+    (lambda w: qs.read_jobs(w(BACK), "alibaba"), "line 1: the job ran for -100 s .*; correct it"),
+    (lambda w: qs.read_jobs(w(PHILLY.replace("2017-10-09 07:00:55", "yesterday")), "philly"), "line 3: timestamp"),
     (
-        lambda w: qs.read_log(w(ZONES + "2017-10-09 07:05:55,10,1\n"), "philly"),
+        lambda w: qs.read_jobs(w(ZONES + "2017-10-09 07:05:55,10,1\n"), "philly"),
         "line 4: .* of line 2: one has a time zone",
     ),
-    (lambda w: qs.read_log(w(TASKS + NOTHING), "alibaba"), "line 4: the job ran for 0 s"),
-    (lambda w: qs.read_log(w(BACK), "alibaba", drop_empty=True), "line 1: the job ran for -100 s"),
+    (lambda w: qs.read_jobs(w(TASKS + NOTHING), "alibaba"), "line 4: the job ran for 0 s"),
+    (lambda w: qs.read_jobs(w(BACK), "alibaba", drop_empty=True), "line 1: the job ran for -100 s"),
     (lambda w: gavel(w, TWO.replace("job", "gpt")), "has no speeds of 'gpt' on v100"),
     (lambda w: gavel(w, TWO, '{"v100": {"(\'job\', 2)": {"null": 1e400}}}'), "speed at 2 nodes"),
     (lambda w: gavel(w, TWO, '{"k80": {}}'), "expected JSON"),

@@ -103,7 +103,9 @@ def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workl
         return Workload(jobs, os.path.basename(path))
 
 
-def read_log(path: str | os.PathLike[str], layout: str, *, exponent: float = 0.8, drop_empty: bool = False) -> Workload:
+def read_jobs(
+    path: str | os.PathLike[str], layout: str, *, exponent: float = 0.8, drop_empty: bool = False
+) -> Workload:
     """A log of jobs in one of `JOB_LOGS`: "philly", "helios" (also Acme's) or "alibaba".
 
     How a job scales is unknown: its speed on n GPUs is (n / GPUs it had) ** ``exponent``; a step is one second on the
@@ -150,7 +152,7 @@ def _seconds(row: Row, column: str, zones: dict[bool, Row]) -> float:
     return time.replace(tzinfo=time.tzinfo or datetime.UTC).timestamp()
 
 
-def read_trace(
+def read_job_trace(
     path: str | os.PathLike[str],
     layout: str,
     speeds: str | os.PathLike[str],
