@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .datagrams import other_traffic
 from .workload import FIFO, POLICER, TestbedError, Workload
 
 PREFIX = "qmtb-"
@@ -132,7 +133,8 @@ def cluster_network(workload: Workload, hosts: list[str]) -> Iterator[Queues]:
         try:
             for host in hosts:
                 _host(host, workload.congestion_control)
-            with _tunnels(workload, hosts) if workload.queue else _cables(workload, hosts) as queues:
+            links = _tunnels(workload, hosts) if workload.queue else _cables(workload, hosts)
+            with links as queues, other_traffic(workload, hosts):
                 yield queues
         finally:
             remove_leftovers()

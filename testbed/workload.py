@@ -88,6 +88,8 @@ class Workload:
         Factor on every computation of worker 1.
     accelerator : float
         How much faster every worker computes than the layers say.
+    other_traffic : float
+        Share of every link, in each direction, that datagrams take.
     slow_link_mbit : float or None
         Rate of the link of worker 1.
     host_bandwidth_mbit : dict
@@ -137,6 +139,7 @@ class Workload:
     order: str = ""
     slow_worker: float = 1.0
     accelerator: float = 1.0
+    other_traffic: float = 0.0
     slow_link_mbit: float | None = None
     host_bandwidth_mbit: dict[str, float] = field(default_factory=dict)
     congestion_control: str | None = None
@@ -294,6 +297,7 @@ def _problems(w: Workload) -> list[str]:
         ),
         (not w.learn or _perceptron(w.layers), "learn needs the layers of a perceptron (see README.md)"),
         (w.slow_worker > 0, f"slow_worker must be a factor > 0, got {w.slow_worker}"),
+        (0 <= w.other_traffic < 1, f"other_traffic must be a share of a link below 1, got {w.other_traffic}"),
         (w.accelerator > 0, f"accelerator must be a factor > 0, got {w.accelerator}"),
         (w.precision in ("single", "half"), f"precision must be 'single' or 'half', got {w.precision!r}"),
         (

@@ -36,6 +36,7 @@ WHAT_IFS: dict[str, Callable[[Any, int], dict[str, Any]]] = {
     "accumulation": lambda k, n: {"accumulation": k},
     "precision": lambda name, n: {"gradient_precision": name},
     "bandwidth_mbit": lambda rate, n: {"bandwidth": rate * MBIT},
+    "other_traffic": lambda share, n: {"other_traffic": share},
     "accelerator": lambda speed, n: {"accelerator_speed": speed},
     "slow_worker": lambda factor, n: {"worker_speeds": [1.0, 1.0 / factor, *[1.0] * (n - 2)]},
 }

@@ -19,7 +19,7 @@ import queuemodel as qm
 from queuemodel import curves, example_profile, example_throughputs, queueing
 from queuemodel.base import drawing
 from queuemodel.base.drawing import COLORS, SMALL, finish_axes
-from queuemodel.models import AllReduceModel, predict, simulate_rounds
+from queuemodel.models import AllReduceModel, predict, simulate, simulate_rounds
 from queuemodel.sgd import compare
 from queuemodel.sgd.result import STRATEGY_COLORS
 
@@ -198,6 +198,11 @@ def all_reduce_round() -> Axes:
     return simulate_rounds(model, ranks=8, rounds=100).plot()
 
 
+def sharded_round() -> Axes:
+    """A simulated round of FSDP on eight ranks, as one of them sees it."""
+    return simulate(example_profile("fsdp-gpt8-60"), workers=8, steps=20).plot()
+
+
 FIGURES = {
     "strategies": strategies,
     "strategies-by-network": strategies_by_network,
@@ -205,6 +210,7 @@ FIGURES = {
     "all-reduce": all_reduce,
     "all-reduce-curve": all_reduce_curve,
     "all-reduce-round": all_reduce_round,
+    "sharded-round": sharded_round,
     "gpu-nodes": gpu_nodes,
     "throughput": throughput,
     "step-time": step_time,
