@@ -41,8 +41,8 @@ SCRIPTS = {
     "verification/mutants.py": ("--help", "Usage"),
 }
 #: What others start: tests of the testbed and of live profiles run them; `python -m benchmarks` runs all of these.
-STARTED = {"testbed/datagrams.py", 
-    "benchmarks/__main__.py", "testbed/flows.py", "testbed/host.py",
+STARTED = {
+    "benchmarks/__main__.py", "testbed/datagrams.py", "testbed/flows.py", "testbed/host.py",
     "testbed/rings.py", "testbed/rounds/rank.py",
 }  # fmt: skip
 
