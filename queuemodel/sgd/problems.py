@@ -247,7 +247,7 @@ class Perceptron(Classifier):
 NEWTON_STEPS = 20  # to a fixed point; the error is squared in each
 
 
-def _solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+def regular_solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Solutions of A r = b, shape (..., p, q); NaN where A is singular, as of runs that have diverged."""
     regular = np.abs(np.linalg.slogdet(A)[0]) == 1
     return np.linalg.solve(np.where(regular[..., None, None], A, np.nan), b)
@@ -288,7 +288,7 @@ class FixedPoint(Problem):
             f = (W @ r[..., None])[..., 0] + features
             f, G = (np.tanh(f), 1 - np.tanh(f) ** 2) if self.activation == "tanh" else (f, np.ones_like(f))
             J = np.eye(p, dtype=f.dtype) - G[..., None] * W
-            r = r - _solve(J, (r - f)[..., None])[..., 0]
+            r = r - regular_solve(J, (r - f)[..., None])[..., 0]
         return r, G, J
 
     def example_loss(self, x: np.ndarray) -> np.ndarray:
@@ -296,7 +296,7 @@ class FixedPoint(Problem):
 
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
         r, G, J = self.fixed_points(x, features)
-        back = G * _solve(np.swapaxes(J, -1, -2), (r - targets)[..., None])[..., 0]
+        back = G * regular_solve(np.swapaxes(J, -1, -2), (r - targets)[..., None])[..., 0]
         gradient = np.swapaxes(back, -1, -2) @ r / features.shape[-2]
         return gradient.reshape(*gradient.shape[:-2], -1)
 

@@ -13,7 +13,7 @@ from scipy.linalg import get_blas_funcs
 
 from ..base.checks import require_choice, require_count, require_number, require_share
 from ..base.errors import ModelError
-from .problems import Problem, solve
+from .problems import Problem, regular_solve
 
 WORD = 32  # bits of an uncompressed number
 EVERYONE = np.ones((1, 1), bool)  # waits for all
@@ -246,7 +246,7 @@ class Reparameterized(Strategy):
         Mt = np.swapaxes(M, -1, -2)
         step = moment.rate * (M @ Mt @ over_workers(gradients).reshape(M.shape) @ Mt)  # eta M S
         # (A - eta S)^-1 = (I - eta M S)^-1 M, of first order (I + eta M S) M
-        change = step @ M if self.first_order else solve(np.eye(M.shape[-1]) - step, step @ M)
+        change = step @ M if self.first_order else regular_solve(np.eye(M.shape[-1]) - step, step @ M)
         state["x"] = x - change.reshape(x.shape)
         return whole(gradients, pieces=True)
 
