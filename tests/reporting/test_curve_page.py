@@ -77,7 +77,7 @@ def test_the_page_has_pythons_curves_within_one_percent(browser, folder, name):
         worst.append(off(page["curve"], curve))
         assert page["now"]["time"] == pytest.approx(20_000 / curve.examples_per_second[7], rel=0.01)  # 2500 steps of 8
         for end in ("slow", "fast"):
-            ends = curve.efficiency_of(getattr(curve, {"slow": "lower", "fast": "upper"}[end]))
+            ends = curve._efficiency_of(getattr(curve, {"slow": "lower", "fast": "upper"}[end]))
             assert page[end]["efficiency"] == pytest.approx(ends[7], rel=0.01)  # held to the bound
         if "bandwidth" in changes:
             more = changes | {"bandwidth": 1.1 * changes["bandwidth"]}
@@ -254,7 +254,7 @@ def test_it_counts_as_the_command_line(browser, folder):
     assert not re.search(r"steps/s|upper bound|step's time", shown)
     rows = browser.run("""return [...document.querySelectorAll('#throughput tr')].map((row) =>
         [...row.cells].map((cell) => cell.textContent))""")
-    expected = curve.shown_rows()
+    expected = curve._shown_rows()
     assert rows[0] == [name.replace("_", "") for name in expected[0]]
     assert [[float(cell) for cell in row[:4]] for row in rows[1:]] == [
         pytest.approx([row[name] for name in ("nodes", "GPUs", "iterations_/s", "lower")], rel=1e-3) for row in expected

@@ -15,7 +15,7 @@ def test_the_table_has_what_the_series_show():
     table = tomllib.loads((Path(queuemodel.__file__).parent / "models" / "rounds" / "constants.toml").read_text())
     found = factors()
     assert len(found) >= 6
-    assert error(list(found.values())) == pytest.approx(table["group"]["unsteady"]["value"], rel=0.03)
+    assert error(list(found.values())) == pytest.approx(table["base"]["unsteady"]["value"], rel=0.03)
 
 
 def test_few_series_leave_more_open():
