@@ -90,6 +90,7 @@ def plot_round(one: Round | RankRound, *, ax: Axes | None = None, **kwargs: Any)
     ax.barh(rows, end - begin, left=begin, color=PLACES["network"], label="network", **style)
     if by_kind:
         ax.set_yticks(range(len(names)), names)
+        ax.set_ylabel("stream")
     elif count <= 20:
         ax.set_yticks(rows, [_size(bucket.bytes) for bucket in view.buckets])
         ax.set_ylabel("bucket (size)")
