@@ -18,6 +18,7 @@ from ..models.rounds.model import AllReduceModel
 from ..models.rounds.ranks import Ranks
 from ..profile.bandwidth import nominal_bandwidth
 from ..profile.profile import Profile
+from ..profile.scenario import Scenario
 from ..transport.collectives import Link, exchange_time
 from .compression import Compressor
 from .loop import Clock, Running, Transfer
@@ -121,6 +122,9 @@ class Timing:
         if not any(step.fetched_bytes or step.pushed_bytes for step in self.profile.steps):
             return {}
         rates = {"bandwidth": self.nominal, "worker_bandwidth": self.settings.get("worker_bandwidth")}
+        other = Scenario(other_traffic=self.settings.get("other_traffic")).other_traffic
+        if other and other >= 1.0:  # a rate; a share of a link stays one
+            rates["other_traffic"] = other
         return {name: rate for name, rate in rates.items() if rate is not None and np.isfinite(rate).all()}
 
     @property

@@ -5,6 +5,7 @@ import pytest
 
 import queuemodel as qm
 from queuemodel.models import predict, simulate
+from queuemodel.sgd import compare
 
 WAYS = {
     "closed network": ("alexnet-60", {"method": "mva"}),
@@ -46,6 +47,17 @@ def test_changes_come_in_any_order():
     other = model.what_if(bandwidth="1Gbit/s", other_traffic="20%")
     np.testing.assert_allclose(one.throughput([2, 8]).lower, other.throughput([2, 8]).lower)
     assert not one.throughput([2]).profiled_workers
+
+
+def test_compared_strategies_share_the_links():
+    """A rate as a share: what sends less than all sends it over what is left of the same link."""
+    profile = qm.example_profile("alexnet-60")
+    asked = {"workers": 4, "problem": "logistic", "strategies": ["sync", "block-sign"], "seeds": 2}
+    nominal = profile.cluster.bandwidth
+    ways = [{"other_traffic": 0.3}, {"other_traffic": 0.3 * nominal}, {"bandwidth": 0.7 * nominal}]
+    share, rate, less = ([row.steps_per_second for row in compare(profile, **asked, **way).rows] for way in ways)
+    assert rate == pytest.approx(share, rel=1e-6)
+    assert less == pytest.approx(share, rel=1e-6)
 
 
 @pytest.mark.parametrize(("other", "said"), [

@@ -111,7 +111,7 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     servers = servers_of(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     compute, control = float(profile.values("compute").mean()), profile.cluster.congestion_control
-    bbr_sharing = _few_flows(profile, sizes) if form == "links" else None
+    bbr_sharing = _bbr_sharing(profile, sizes) if form == "links" else None
     fills = control not in CONTROLS or CONTROLS[control].loss_based
     rng = np.random.default_rng(seed)
     drawn = _means(steps, rng), rng.integers(len(steps), size=(STEP_DRAWS, len(steps)))
@@ -161,7 +161,7 @@ def step_remarks(profile: Profile) -> tuple[Note, ...]:
     return Note(SINGLE_WORKER_NOTE), unfilled, Note(contradiction(rate, nominal_bandwidth(profile)), "doubt")
 
 
-def _few_flows(profile: Profile, sizes: np.ndarray) -> BbrSharing | None:
+def _bbr_sharing(profile: Profile, sizes: np.ndarray) -> BbrSharing | None:
     """How few connections share a link of the cluster under BBR; None where that is nothing but fair sharing."""
     buffer = BUFFER if profile.cluster.buffer is None else profile.cluster.buffer
     return BbrSharing((float(sizes[0]), float(sizes[1])), buffer) if sizes.all() and buffer else None

@@ -36,10 +36,13 @@ FEW_ROUNDS = 9
 _NUMBERS = constants(__package__)["model"]
 MAX_COMPUTE_RATIO, UNRECORDED_NETWORK = _NUMBERS["unlike"], _NUMBERS["unrecorded_network"]
 ALL_REDUCE_ERROR, TRACING_ERROR, AHEAD_ERROR = (_NUMBERS[f"{name}_error"] for name in ("model", "tracing", "ahead"))
-SINGLE_MESSAGE_ERROR, SINGLE_MESSAGE_ERROR_FROM_THREE = _NUMBERS["in_turn_error"], _NUMBERS["in_turn_from_three"]
+SINGLE_MESSAGE_ERROR, SINGLE_MESSAGE_ERROR_FROM_THREE = (
+    _NUMBERS["single_message_error"],
+    _NUMBERS["single_message_from_three"],
+)
 SINGLE_MESSAGE_ERROR_KNOWN_BUFFER, SINGLE_MESSAGE_ERROR_LOSS_BASED = (
-    _NUMBERS["in_turn_late"],
-    _NUMBERS["in_turn_giving_way"],
+    _NUMBERS["single_message_known_buffer"],
+    _NUMBERS["single_message_loss_based"],
 )
 
 #: Groups drawn for a prediction.
