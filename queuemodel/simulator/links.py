@@ -17,7 +17,7 @@ from ..profile.bandwidth import nominal_bandwidth, transfer_time
 from ..profile.profile import Profile
 from ..profile.records import Operation
 
-BEST = constants(__package__)["links"]["best"]
+BEST, CLOCK = (constants(__package__)["links"][name] for name in ("best", "clock"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,10 @@ def _best_periods(steps: list[list[Operation]]) -> LinkRate:
     periods = [period for transfers in steps for period in busy_periods(transfers)]
     sizes = np.array([sum(o.bytes for o in period) for period in periods])
     seconds = np.array([max(o.end for o in period) - min(o.start for o in period) for period in periods])
-    large = sizes >= 0.5 * sizes.max()
+    if not seconds.any():  # all took less than the clock resolves
+        seconds = np.full_like(seconds, CLOCK)
+    timed = seconds > 0  # one that ended in the microsecond in which it began shows no rate
+    large = timed & (sizes >= 0.5 * sizes[timed].max())
     rates = sizes[large] / seconds[large]
     rate = float(np.quantile(rates, BEST))
     start = float(np.median(seconds[large] - sizes[large] / rate))

@@ -54,6 +54,14 @@ def test_waiting_and_one_late_packet_cost_no_capacity():
     assert estimate_links(profile_of(*steps)).transmit.rate == pytest.approx(RATE, rel=1e-6)
 
 
+def test_transfers_within_one_microsecond_show_no_rate():
+    """As recorded where a tensor is noted as made only when it has arrived, on loopback."""
+    instant = [Operation("push", "w", 1.0, 1.0, 1_000_000)]
+    slow = transfers("push", [(1.0, [1_000_000])])
+    assert estimate_links(profile_of(instant, slow, instant, slow)).receive.rate == pytest.approx(RATE)
+    assert estimate_links(profile_of(instant, instant)).receive.rate == pytest.approx(1e12)
+
+
 def test_recordings_without_bytes_tell_no_rate():
     with pytest.raises(qm.DataError, match="recorded transfers with bytes"):
         estimate_links(profile_of([Operation("fetch", "w", 0.0, 1.0, 0), Operation("compute", "c", 1.0, 2.0)]))
