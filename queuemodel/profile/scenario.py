@@ -169,6 +169,8 @@ class Changes(TypedDict, total=False):
     inside_bandwidth: float | str | None
     shard_group: int | None
     reshard: bool | None
+    prefetch: int | None
+    batches_ahead: int | None
     nodes_per_rack: int | None
     oversubscription: float | None
     transfer_order: str | None
@@ -264,6 +266,15 @@ class Scenario:
     )
     reshard: bool | None = _ask(
         "sharded", "Synchronization", "fsdp, hsdp: no to gather parameters once a step (ZeRO-2).", SWITCH
+    )
+    prefetch: int | None = _ask(
+        "sharded",
+        "Synchronization",
+        "fsdp, hsdp: units gathered ahead of the one that computes; 0: each when it is needed.",
+        count(1000, 0),
+    )
+    batches_ahead: int | None = _ask(
+        "rounds", "Job", "all-reduce: batches that each rank's loader keeps ready; 2 as profiled.", count(100)
     )
     nodes_per_rack: int | None = _ask(
         "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)

@@ -90,6 +90,20 @@ def test_intervals_hold_where_more_is_loaded_ahead(law):
         assert np.all(np.log(curve.upper / curve.steps_per_second) > 1.3 * np.log(curve.steps_per_second / curve.lower))
 
 
+@pytest.mark.parametrize(("law", "ahead"), [(often, 1), (often, 6), (always, 8)])
+def test_more_batches_ahead_shorten_waits(law, ahead):
+    """Of exponential loading times a longer buffer hides more; of constant ones that are too long, nothing."""
+    recorded = profile(trained(law, 2, 2000))
+    truth = round_time(trained(law, 4, 2500, ahead=ahead, seed=1, computed=computed_of(4)))
+    as_profiled, changed = (
+        1 / qm.predict(recorded, workers=[4], batches_ahead=k).iterations_per_second[0] for k in (2, ahead)
+    )
+    assert changed == pytest.approx(truth, rel=0.15)
+    assert 1 / qm.predict(recorded, workers=[4]).iterations_per_second[0] == pytest.approx(as_profiled)
+    if law is often:
+        assert (changed < 0.95 * as_profiled) == (ahead > 2)
+
+
 def of_rank(taken, waited):
     """Product-limit quantiles of batches' times: exact where a batch came late, a limit where it was in time."""
     values, exact, before = [], [], 0

@@ -153,6 +153,28 @@ def test_a_fitted_model_repeats_the_graph_on_more_ranks(n):
     assert curve.lower[0] < n / truth < curve.upper[0]
 
 
+@pytest.mark.parametrize(("reshard", "units"), [(True, 4), (False, 3)])
+def test_prefetch_hides_gathers(reshard, units):
+    """Without it each gather waits for the reduction before it; one unit ahead hides all but the first."""
+    model = fit(profile_of(2, units=units, compute=0.2)).what_if(latency=0.0, reshard=reshard)
+    transfer, compute, passes = UNIT / 2 / BANDWIDTH / carried(2), 0.2, units * (1 + reshard)
+    for prefetch, truth in [
+        (0, (2 * units + 1) * compute + (passes + units * reshard + (not reshard)) * transfer),
+        (1, (2 * units + 1) * compute + 2 * transfer),
+        (1000, (2 * units + 1) * compute + 2 * transfer),
+    ]:
+        curve = model.what_if(prefetch=prefetch).throughput([2])
+        assert 1 / curve.iterations_per_second[0] == pytest.approx(truth, rel=0.01)
+
+
+@pytest.mark.parametrize("options", [{}, {"reshard": False}, {"accumulation": 3}, {"gradient_precision": "half"}])
+def test_more_prefetch_is_never_slower(options):
+    model = fit(profile_of(2, units=5)).what_if(**options)
+    rates = [model.what_if(prefetch=k).throughput([8]).iterations_per_second[0] for k in (0, 1, 2, 3)]
+    assert all(more >= (1 - 1e-9) * less for less, more in itertools.pairwise(rates))
+    assert rates[-1] > rates[0]
+
+
 def test_two_ranks_of_nccl_lose_nothing():
     """Over gloo they send both ways over one connection, and more ranks do not."""
     profile = profile_of(2, compute=1e-4)

@@ -25,6 +25,7 @@ from ..model import OTHER_DATA, Data, changes_of, strategy_of
 from .base import DrawnRounds, RoundModel, RoundTimes
 from .fit import FittedRounds, fit_rounds, rounds_of_steps
 from .group import Group, Parts
+from .loading import BATCHES_AHEAD
 from .ranks import Ranks
 from .schemes import SCHEMES, Buckets, Scheme, Slices
 from .times import NodeLink, sampler, slowest_of
@@ -103,7 +104,8 @@ class AllReduceModel(RoundModel):
     def recorded(self) -> dict[str, Any]:
         """See `RoundModel`."""
         fitted = self.fitted
-        return {"latency": fitted.latency, "collective": fitted.library.collective, "gpus_per_node": 1}
+        library = {"latency": fitted.latency, "collective": fitted.library.collective}
+        return library | {"gpus_per_node": 1, "batches_ahead": BATCHES_AHEAD}
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -168,6 +170,11 @@ class AllReduceModel(RoundModel):
     def input(self) -> float:
         """Mean seconds in which the slowest loader makes the batches of a round; 0 where no rank waited for any."""
         return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
+
+    @property
+    def batches_ahead(self) -> int:
+        """Batches that a rank's loader keeps ready."""
+        return self.scenario.batches_ahead or BATCHES_AHEAD
 
     def tensors(self, steps: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (p,) of what the scheme is given, and rows (m, p + 2) of one rank, as `Scheme.time` gets them.

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .loading import BATCHES_AHEAD
 from .times import sampler
 
 if TYPE_CHECKING:
     from .model import AllReduceModel
 
-#: Batches until it no longer matters that loaders began with nothing.
-WARM_UP = 20
+#: Batches, for each that is loaded ahead, until it no longer matters that loaders began with nothing.
+WARM_UP = 10
 
 
 class Ranks:
@@ -33,10 +32,10 @@ class Ranks:
         self.cost = model.group(ranks, self.sizes, rows).cost(self.link)
         #: When each rank may go on, (R, n), and when it began its last batch
         self.at = np.zeros((runs * len(rngs), ranks))
-        self.begun, self.made, self.taken = self.at, self.at, np.zeros((BATCHES_AHEAD, *self.at.shape))
+        self.begun, self.made, self.taken = self.at, self.at, np.zeros((model.batches_ahead, *self.at.shape))
         #: Seconds of a step after computation and reduction
         self.tail = model.fitted.tail if ranks > 1 else model.non_compute_time
-        for _ in range(-(-WARM_UP // model.steps_per_round) if model.loading else 0):
+        for _ in range(-(-WARM_UP * model.batches_ahead // model.steps_per_round) if model.loading else 0):
             self.round()
         self.made, self.taken, self.at = self.made - self.at, self.taken - self.at, np.zeros_like(self.at)
 
@@ -51,7 +50,7 @@ class Ranks:
             for rng, part in zip(self.loaders, np.split(load, len(self.loaders)), strict=True):
                 for i, times in enumerate(loading[: self.ranks]):
                     part[:, i :: len(loading)] = rng.choice(times, part[:, i :: len(loading)].shape)
-            self.made = np.maximum(self.made, self.taken[0]) + load  # a loader stops while BATCHES_AHEAD batches wait
+            self.made = np.maximum(self.made, self.taken[0]) + load  # a loader stops while that many batches wait
             self.begun = np.maximum(self.at, self.made)
             self.taken = np.append(self.taken[1:], self.begun[None], axis=0)
         waited, self.at = self.begun - self.at, self.begun + self.rows[..., -1]

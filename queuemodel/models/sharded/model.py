@@ -27,7 +27,7 @@ from ..rounds.graph import ACROSS, end_times
 from ..rounds.times import NodeLink, sampler
 from .fit import FittedShards, fit_shards
 from .placement import SHARD_KINDS, RankPlacement, TimedTask, round_times, task_seconds
-from .rewritings import accumulated, in_copies, without_resharding
+from .rewritings import accumulated, in_copies, prefetching, without_resharding
 
 #: Measured and assumed numbers, with their sources: constants.toml.
 _NUMBERS = constants(__package__)["model"]
@@ -94,7 +94,7 @@ class ShardedModel(RoundModel):
     fitted: FittedShards
     changes = (
         "bandwidth", "other_traffic", "accelerator_speed", "batch_size", "latency", "collective", "gpus_per_node",
-        "inside_bandwidth", "shard_group", "reshard", "accumulation", "gradient_precision", "worker_speeds",
+        "inside_bandwidth", "shard_group", "reshard", "prefetch", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
     places: ClassVar[tuple[str, ...]] = ("gathers", "reductions", "stragglers")
@@ -136,6 +136,8 @@ class ShardedModel(RoundModel):
         steps = list(self.fitted.run.steps)
         if self.scenario.reshard is False:
             steps = without_resharding(steps)
+        if self.scenario.prefetch is not None:
+            steps = prefetching(steps, self.scenario.prefetch)
         if self._shards:
             steps = in_copies(steps)
         smaller = self.precision

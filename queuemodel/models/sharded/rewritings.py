@@ -45,6 +45,36 @@ def without_resharding(steps: Sequence[TimedTask]) -> list[TimedTask]:
     return changed
 
 
+def prefetching(steps: Sequence[TimedTask], ahead: int) -> list[TimedTask]:
+    """The same with each gather that many computations ahead of the one that waits for it, in both passes.
+
+    It is launched before the computation ``ahead`` before its own, and begins when the one before that has ended.
+    """
+    computations = [i for i, one in enumerate(steps) if not one.task.kind]
+    first = int(computations[0] == 0)  # before a round's first computation nothing is launched
+    launched: dict[int, list[int]] = {}  # gathers, by the computation before which they are
+    left = [i for i, one in enumerate(steps) if one.task.kind == "all-gather"]
+    for position, i in enumerate(computations):
+        needed = max((j for j in steps[i].task.after if steps[j].task.kind == "all-gather"), default=-1)
+        used = [j for j in left if j <= needed]
+        launched.setdefault(computations[max(position - ahead, first)], []).extend(used)
+        left = left[len(used) :]
+    before = dict(zip(computations[1:], computations, strict=False))
+    changed: list[TimedTask] = []
+    where: dict[int, int] = {}
+
+    def add(i: int, after: Sequence[int]) -> None:
+        where[i] = len(changed)
+        changed.append(replace(steps[i], task=replace(steps[i].task, after=tuple(sorted(where[j] for j in after)))))
+
+    for i, one in enumerate(steps):
+        for gather in launched.get(i, ()):
+            add(gather, [before[i]] if i in before else [])
+        if one.task.kind != "all-gather" or i in left:
+            add(i, one.task.after)
+    return changed
+
+
 def accumulated(steps: Sequence[TimedTask], count: int) -> list[TimedTask]:
     """So many steps, of which the last reduces the gradients of all, and only the optimizer follows.
 
