@@ -37,6 +37,7 @@ LONG = ("live", "testbed", "engines", "browser", "slow")
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help=f"run the long tests too: {', '.join(LONG)}")
+    parser.addoption("--long", action="store_true", help="run the long tests alone")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -44,8 +45,10 @@ def pytest_collection_modifyitems(config, items):
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
         marker = next(filter(item.get_closest_marker, LONG), None)
-        if marker and not config.getoption("--all"):
+        if marker and not (config.getoption("--all") or config.getoption("--long")):
             item.add_marker(pytest.mark.skip(reason=f"{marker} (make test-all)"))
+        elif not marker and config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="short (make test)"))
 
 
 def pytest_terminal_summary(terminalreporter):
