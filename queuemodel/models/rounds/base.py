@@ -125,6 +125,7 @@ class RoundModel(Model):
     def slowness(self) -> float:
         """How much longer computation takes than when profiled."""
         recorded: int = self.fitted.job.batch_size
+        # t = t_recorded (b / b_recorded) / speed
         return self.job.batch_size / recorded / (self.scenario.accelerator_speed or 1.0)
 
     def slower(self, ranks: int) -> np.ndarray:
@@ -170,6 +171,7 @@ class RoundModel(Model):
     def link_at(self, ranks: int) -> NodeLink:
         """What a node's link carries among so many ranks."""
         found, wanted = self.fitted.link_at(ranks), self.scenario
+        # B(n) = B_recorded exp(-loss log2(n / n_recorded))
         carried = found.bandwidth * math.exp(-self.fitted.library.slower * self._doublings(ranks))
         latency = found.latency if wanted.latency is None else wanted.latency
         return link_at_bandwidth(
@@ -194,6 +196,7 @@ class RoundModel(Model):
     def _covariance(self, ranks: int) -> np.ndarray:
         """Of the logarithms of bandwidth and latency; one rank's record hardly separates waiting from sending."""
         slower = self.fitted.library.slower_error * self._doublings(ranks)
+        # independent errors of log B: of the fit, of its loss per doubling, of the network
         beside = slower**2 + self._bandwidth_error(ranks) ** 2
         covariance = self.fitted.covariance + np.diag([beside, 0.0])
         return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error
@@ -221,6 +224,7 @@ class RoundModel(Model):
         m, unlike = len(computed), COMPUTE_ERROR_UNRECORDED if self.fitted.unrecorded and ranks > 1 else 0.0
         if m < 2:
             return float(np.hypot(COMPUTE_ERROR_ONE_ROUND, unlike))
+        # standard error of the mean, and of what is common to all ranks
         mean = np.hypot(computed.std(ddof=1) / m**0.5, self.fitted.common_compute_error) / computed.mean()
         spread = (2 * (m - 1)) ** -0.5  # relative, of a standard deviation, normal law
         return float(np.linalg.norm([mean, spread * stragglers, unlike]))
@@ -239,8 +243,10 @@ class RoundModel(Model):
             for sign in (1.0, -1.0):
                 bandwidth, latency = np.clip(np.array(link[:2]) * np.exp(sign * step), MIN_LINK, MAX_LINK)
                 ends.append(time(link._replace(bandwidth=bandwidth, latency=latency), math.exp(sign * slower)))
+            # central difference over one standard error
             return math.log(ends[0] / ends[1]) / 2
 
+        # Cholesky of the covariance of (log B, log latency): (a, c/a) and (0, sqrt(v - c^2/a^2))
         along = math.sqrt(max(covariance[0, 0], 0.0))
         both = covariance[0, 1] / along if along else 0.0
         beside = math.sqrt(max(covariance[1, 1] - both**2, 0.0))
@@ -254,6 +260,7 @@ class RoundModel(Model):
         """
         k, rounds = self.steps_per_round, self.rounds(workers, seed=seed)
         T, steps = rounds.time, self.steps_per_round * workers
+        # at worst nothing overlaps: a bound on the round
         most = T[0] + rounds.busy.sum(axis=-1)
         here = [point for point in self.measured if self.is_here(point)]
         shares = dict(zip(self.places, rounds.added[-1], strict=True), compute=rounds.compute[-1])

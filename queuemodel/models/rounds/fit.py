@@ -81,8 +81,10 @@ def relative_compute_times(rounds: Sequence[Round], ranks: int) -> tuple[float, 
         return ()
     means = np.array([own.mean() for own in computed])
     errors = np.array([own.std(ddof=1) / len(own) ** 0.5 for own in computed]) / means
+    # the median rank; of an even number the faster of the middle two
     typical = int(np.argsort(means)[(ranks - 1) // 2])
     ratio = means / means[typical]
+    # different: by more than a minimum, and than z standard errors of the difference
     apart = np.abs(np.log(ratio)) > np.maximum(
         MIN_RANK_DIFFERENCE, RANK_DIFFERENCE_Z * np.hypot(errors, errors[typical])
     )
@@ -102,6 +104,7 @@ def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Ma
     """
     alone = [one.round_time for one in rounds if one.ranks == 1]
     if 1 in seconds and alone:
+        # tracing stretches computation: untraced / traced time of one rank
         factor = seconds[1] / float(np.mean(alone))
         sizes, moments = fitted.gradients
         fitted = replace(
@@ -119,6 +122,7 @@ def at_untraced_times(fitted: FittedRounds, rounds: Sequence[Round], seconds: Ma
         link = NodeLink(fitted.bandwidth, fitted.latency, fitted.buffer)
         work, latency = message_costs(fitted.bucket_bytes, fitted.library.collective, fitted.ranks, link)
         ends = round_time(slowest[:, :-1], slowest[:, -1], work, latency, at_once=fitted.at_once)
+        # what is left of the untraced round lies after its last all-reduce
         tail = max(0.0, seconds[fitted.ranks] - float(ends.mean()))
         fitted = replace(
             fitted,
@@ -260,14 +264,17 @@ def _remove_round_effect(rounds: Sequence[Round], computed: np.ndarray) -> tuple
         return later, 0.0
     times = computed[index]
     mean = times.mean(axis=0)
+    # x_ij = mean_j + common_i + own_ij
     common = (times - mean).mean(axis=1, keepdims=True)
     if ranks == 1:
         return computed - mean, float(common.std(ddof=1) / np.sqrt(m))
     own = times - mean - common
+    # F = (n sum common^2 / (m-1)) / (sum own^2 / ((m-1)(n-1))), under the null hypothesis F(m-1, (m-1)(n-1))
     within = float((own**2).sum() / ((m - 1) * (ranks - 1)))
     ratio = ranks * float((common**2).sum() / (m - 1)) / max(within, 1e-18)
     if fdtrc(m - 1, (m - 1) * (ranks - 1), ratio) >= ANOVA_SIGNIFICANCE:
         return later, 0.0
+    # E own^2 = sigma^2 (n-1)/n: scaled back
     later[index] = times - mean - own * np.sqrt(ranks / (ranks - 1))
     return later, float(common.std(ddof=1) / np.sqrt(m))
 

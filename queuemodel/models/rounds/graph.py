@@ -58,12 +58,16 @@ def end_times(tasks: Sequence[Task], seconds: Sequence[np.ndarray], latency: Seq
     ends: list[np.ndarray] = []
     free: dict[str, np.ndarray] = {}
     for task, duration, late in zip(tasks, seconds, latency, strict=True):
+        # start = max(previous task of the stream, all that it waits for)
         start = reduce(np.maximum, [ends[i] for i in task.after], free.get(task.stream, np.zeros(1)))
         if task.kind and not task.ranks:  # its ranks meet
+            # the last of all ranks
             start = np.max(start, axis=-1, keepdims=True)
         elif task.kind and start.shape[-1] > 1:
+            # the last of each group of neighbours
             groups = start.reshape(*start.shape[:-1], -1, task.ranks)
             start = np.repeat(groups.max(axis=-1), task.ranks, axis=-1)
+        # the stream is free after its work, what waits goes on a latency later
         free[task.stream] = start + duration
         ends.append(free[task.stream] + late)
     return ends
@@ -77,6 +81,7 @@ def transfer_times(begin: np.ndarray, end: np.ndarray, collectives: Sequence[int
     """
     taken = np.zeros((len(begin), begin.shape[-1]))
     if len(collectives):
+        # offset of each rank's clock to the first's: ends are the same moment
         clock = (end[:, :1, collectives] - end[..., collectives]).mean(axis=-1, keepdims=True)
         last = [(moments + clock).max(axis=1)[:, collectives] for moments in (begin, end)]
         taken[:, collectives] = np.maximum(last[1] - last[0], 0.0)

@@ -54,6 +54,7 @@ class Group:
         ``wire`` and ``messages`` are what the network and its latency would take if nothing overlapped.
         """
         time, at_best = map(self.mean_time, (link, link._replace(latency=0.0, buffer=0.0)))
+        # T = slowest + bandwidth's part (no latency) + latency's part + tail
         slowest = float(self.rows[:, -1].mean())
         work, wait = self.cost(link)(self.scheme.units(self.sizes))
         return Parts(

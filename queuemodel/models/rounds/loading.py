@@ -49,6 +49,7 @@ def _of_rank(rounds: list[Round]) -> np.ndarray:
         begun = max(before, k - BATCHES_AHEAD)
         seconds[k] = taken[k] - taken[begun]
         if late[k]:
+            # k - before batches took the whole time between: each its share, exact
             if begun == before:
                 seconds[before + 1 : k + 1], late[before + 1 : k + 1] = seconds[k] / (k - before), True
             before = k
@@ -60,6 +61,7 @@ def _product_limit(values: np.ndarray, exact: np.ndarray) -> np.ndarray:
     order = np.argsort(values)
     mass, left = np.zeros(len(values)), 1.0
     for i in reversed(np.flatnonzero(exact[order])):
+        # Kaplan-Meier in reversed time: an exact value has 1 / (number of values up to it) of what is left
         mass[i] = left / (i + 1)
         left -= mass[i]
     at = np.searchsorted(np.cumsum([left, *mass]), (np.arange(len(values)) + 0.5) / len(values))

@@ -192,6 +192,7 @@ class AllReduceModel(RoundModel):
     def rounds(self, workers: np.ndarray, *, seed: int) -> RoundTimes:
         """Groups drawn from the recorded ranks, their rounds timed by `round_time`; the same draws for every number."""
         k = self.steps_per_round
+        # mean over the first n ranks
         mean = np.cumsum(self.slower(workers[-1]))[workers - 1] / workers
         compute = float(self.fitted.computed.mean() * self.slowness * k) * mean
         parts, effects = self._drawn(workers, compute, seed)
@@ -273,8 +274,10 @@ class AllReduceModel(RoundModel):
             found.append(alone if n == 1 else group.parts(link, own))
             if n in sure:
                 slowest_own = typical * self.slower(n).max()
+                # by how much chance makes the slowest later than its own mean
                 late = max((found[-1].stragglers + own) / slowest_own - 1, 0.0)
                 effects.append(self.effects(group.mean_time, n, self.computation_error(late, n)))
+        # errors are smooth in log n
         every = [np.interp(np.log(ranks), np.log(sure), one) for one in zip(*effects, strict=True)]
         return np.transpose(found), np.column_stack(every)
 

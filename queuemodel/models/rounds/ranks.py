@@ -50,7 +50,9 @@ class Ranks:
             for rng, part in zip(self.loaders, np.split(load, len(self.loaders)), strict=True):
                 for i, times in enumerate(loading[: self.ranks]):
                     part[:, i :: len(loading)] = rng.choice(times, part[:, i :: len(loading)].shape)
+            # made_k = max(made_(k-1), taken_(k-a)) + load_k, a buffer of a batches (Dallery and Gershwin, 1992)
             self.made = np.maximum(self.made, self.taken[0]) + load  # a loader stops while that many batches wait
+            # taken_k = max(round's begin, made_k)
             self.begun = np.maximum(self.at, self.made)
             self.taken = np.append(self.taken[1:], self.begun[None], axis=0)
         waited, self.at = self.begun - self.at, self.begun + self.rows[..., -1]

@@ -87,6 +87,7 @@ class Buckets:
         nothing = np.full(len(ready), -np.inf)
         done = [round_time(at[:, :b], nothing, work[:b], wait[:b], at_once=k) for b in range(1, len(ends) + 1)]
         over = np.maximum.accumulate(np.array(done).reshape(len(ends), -1).T, axis=1)
+        # bucket i begins when it is ready and bucket i - k has ended
         begin = np.maximum(at, np.pad(over, ((0, 0), (k, 0)), constant_values=-np.inf)[:, : len(ends)])
         bucket = np.searchsorted(ends, np.arange(len(sizes)))
         return begin[:, bucket], over[:, bucket]
@@ -121,6 +122,7 @@ class Fusion:
         if not len(sizes):
             return ready, ready
         volumes = np.append(0.0, np.geomspace(max(sizes.min(), 1.0), max(sizes.sum(), 2.0), 200))
+        # a round meets the cycle at any phase: a stratified sample of it
         phase = (np.arange(len(ready)) + 0.5) / len(ready) * self.cycle
         return in_cycles(ready, phase, sizes.astype(float), self.cap, self.cycle, volumes, np.add(*cost(volumes)))
 
@@ -177,6 +179,7 @@ class Slices:
             return computed
         _, ends = self.schedule(sizes, ready, cost)
         gaps = np.diff(ready.mean(axis=0), prepend=ready[:, 0].mean())
+        # layer j of the next forward pass begins after its share of that pass and its own gradient
         share = np.cumsum(gaps) / gaps.sum() if gaps.sum() > 0 else np.ones(len(sizes))
         return np.maximum((ends + forward * share).max(axis=1) - forward[:, 0], computed)
 

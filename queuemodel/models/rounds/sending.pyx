@@ -39,6 +39,7 @@ def in_cycles(
                 now += interpolated(volume, volumes, seconds)
                 end[s, j:last] = now
                 j = last
+            # the next cycle: one period later, or when all messages are through
             tick = max(tick + cycle, now)
     return begin.base, end.base
 
@@ -78,9 +79,11 @@ def by_priority(
         while released < g or height > 0:
             if height == 0:
                 now = max(now, ready[s, released])
+            # the gradient that was ready last is on top: it belongs to the first layers
             while released < g and ready[s, released] <= now:
                 stack[height] = released
                 released, height = released + 1, height + 1
+            # give back the credit of what is through
             while head < tail and under_way_until[head] <= now:
                 outstanding -= under_way_bytes[head]
                 head += 1
@@ -91,6 +94,7 @@ def by_priority(
                 if released < g:  # what comes before that may be small enough, or more urgent
                     now = min(now, ready[s, released])
                 continue
+            # u is on the wire when it was handed over a latency ago and the wire is free
             starts = max(free, now + wait[u])
             free = starts + work[u]
             if u == first[j]:

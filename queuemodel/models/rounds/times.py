@@ -34,6 +34,7 @@ def round_time(
         return np.array(computed, dtype=float)
     alone = work + latency
     service = np.maximum(work, alone / at_once)
+    # S_j = s_0 + ... + s_j: bucket j ends at max over i <= j of ready_i + S_j - S_(i-1) + its latency
     served = np.cumsum(service)
     # from when bucket i is ready: the longest, over j >= i, of service_i + ... + service_j and the rest of j's latency
     behind = np.maximum.accumulate((served + alone - service)[::-1])[::-1] - (served - service)
@@ -71,8 +72,10 @@ def sampler(rounds: np.ndarray) -> Callable[[np.random.Generator, int], np.ndarr
     """Draws from recorded rows (m, b), increasing, with a smooth spread around each that keeps mean and variance."""
     rounds = np.maximum.accumulate(rounds, axis=1)
     mean, last = rounds.mean(axis=0), rounds[:, -1]
+    # h = 0.9 sigma m^(-1/5) (Silverman, 1986), relative to the mean
     spread = last.std() / last.mean() if len(last) > 1 and last.mean() > 0 else 0.0
     width = 0.9 * spread * len(rounds) ** -0.2
+    # x = mean + k (row (1 + h z) - mean), where k^2 (1 + h^2 / spread^2) = 1 keeps the variance
     keep = 1.0 / np.hypot(1.0, width / spread) if spread > 0 else 1.0
 
     def draw(rng: np.random.Generator, samples: int) -> np.ndarray:
@@ -161,6 +164,7 @@ def align_clocks(group: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
     An all-reduce ends everywhere at once, but for a message's time: that puts the ranks' clocks on top of each other.
     """
     ends = np.array([[bucket.end for bucket in one.buckets] for one in group])
+    # least squares of ends that are the same moment
     offset = np.mean(ends[0] - ends, axis=1)
     ready = np.array([[bucket.ready for bucket in one.buckets] for one in group]) + offset[:, None]
     over = (ends + offset[:, None]).max(axis=0)
@@ -192,9 +196,11 @@ def estimate_network(
     """
     from scipy.optimize import least_squares
 
+    # a ring's all-reduce: each rank sends 2 (n-1)/n V bytes
     carried = 2 * (ranks - 1) / ranks * bucket_bytes.sum()
     start = np.log([carried / max(float(np.median(ends[:, -1] - slowest[:, 0])), 1e-9), library.latency])
     nothing = np.full(len(slowest), 0.0)
+    # a busy period ends with bucket b where the next is ready only after it: r_(b+1) >= e_b
     idle = np.column_stack([slowest[:, 1:] >= ends[:, :-1], np.ones(len(ends), dtype=bool)])
     last = [b for b in range(len(bucket_bytes)) if idle[:, b].any()]
 
@@ -210,11 +216,13 @@ def estimate_network(
     for _ in range(3):  # the noise is what the fit leaves
 
         def residuals(logs: np.ndarray, noise: float = noise) -> np.ndarray:
+            # log-normal prior of the latency
             assumed = (logs[1] - np.log(library.latency)) / np.log(LATENCY_FACTOR)
             return np.append(errors(logs) / noise, assumed)
 
         found = least_squares(residuals, start)
         noise = max(LEAST_NOISE, float(np.sqrt(np.mean(errors(found.x) ** 2))))
+    # Laplace: the inverse of J'J, in units of the noise
     covariance = np.linalg.pinv(found.jac.T @ found.jac)
     return min(float(np.exp(found.x[0])), FASTEST_LINK), float(np.exp(found.x[1])), covariance
 
@@ -225,5 +233,6 @@ def message_costs(
     """Seconds of each message's reduction that need bandwidth, and that do not."""
     work = collective.time(sizes, ranks, Link(link.bandwidth))
     both = collective.time(sizes, ranks, Link(link.bandwidth, latency=link.latency))
+    # messages that wait for a buffer to drain are late beside latency
     late = ring_lateness(sizes, ranks, bandwidth=link.bandwidth, buffer=link.buffer)
     return work, np.maximum(both - work, 0.0) + late

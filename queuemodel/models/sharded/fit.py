@@ -61,6 +61,7 @@ class RecordedRounds:
             for o, seconds in zip(first.operations, least, strict=True)
         ]
         computed = (end - begin)[..., [k for k, o in enumerate(first.operations) if o.kind == "compute"]]
+        # ranks without a record compute as recorded ones did in other rounds
         computed = np.concatenate(
             [np.roll(computed, shift, axis=0) for shift in range(-(-first.ranks // ranks))], axis=1
         )[:, : first.ranks]
@@ -124,11 +125,13 @@ def fit_shards(profile: Profile) -> FittedShards:
     last, most = runs[-1], [one for one in grouped if one.ranks == counts[-1]]
     link, covariance = estimate_link(runs, library)
     unequal = relative_compute_times(most, counts[-1]) if last.whole else ()
+    # all ranks at the typical pace
     typical = last.computed / np.array(unequal)[:, None] if unequal else last.computed
     replayed = round_times(last.steps, last.computed, last.placement, link)
     recorded = len({one.rank for one in most})
     rows = typical[:, :recorded].reshape(-1, typical.shape[-1])
     alone = [one.round_time - one.waited for one in profile.rounds if one.ranks == 1]
+    # what the graph does not explain, the same in every round
     tail = max(float((last.times - replayed).mean()), 0.0)
     return FittedShards(
         job=profile.job,
@@ -173,6 +176,7 @@ def estimate_link(runs: Sequence[RecordedRounds], library: Library) -> tuple[Nod
         found = [(logs[1] - np.log(library.latency)) / np.log(LATENCY_FACTOR)]
         for run, some in crossing:
             replayed = round_times(run.steps, run.computed, run.placement, link)
+            # residuals: of the collectives' time where it shows, and of the replayed round
             clear = run.whole and len({one.task.group for one in some}) == 1  # else they wait, or share the link
             found += [
                 transfers(run, some, link) / (TRANSFER_ERROR if clear else ALONE_ERROR),
@@ -180,6 +184,7 @@ def estimate_link(runs: Sequence[RecordedRounds], library: Library) -> tuple[Nod
             ]
         return np.array(found)
 
+    # t = V / B: log B = -mean of log (t at 1 B/s)
     start = -np.mean([transfers(run, some, NodeLink(1.0, 0.0)) for run, some in crossing])
     fitted = least_squares(residuals, [start, np.log(library.latency)])
     bandwidth, message = np.minimum(np.exp(fitted.x), [FASTEST_LINK, LONGEST_MESSAGE])

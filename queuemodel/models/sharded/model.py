@@ -184,6 +184,7 @@ class ShardedModel(RoundModel):
         draw = sampler(np.cumsum(self.slowness * self.fitted.rows, axis=1))
         rows = draw(np.random.default_rng(seed), k * samples * n).reshape(k, samples, n, -1)
         rows *= self.relative_compute_times(ranks)[:, None]
+        # from moments back to durations
         each = np.maximum(np.diff(rows, axis=-1, prepend=0.0), 0.0)
         first = not self.fitted.run.steps[0].task.kind  # a round begins with a computation that steps do not repeat
         parts = [each[0, ..., :first], *(one[..., first:-1] for one in each), each[-1, ..., -1:]]
@@ -217,6 +218,7 @@ class ShardedModel(RoundModel):
         drawn, link = self.drawn(ranks, seed), self.link_at(ranks)
         compute = float(drawn.computed.sum(axis=-1).mean())
         beside = self._beside(ranks)
+        # T = computation + stragglers + reductions + gathers, each by what its absence saves
         alone = drawn.mean_time(link, without=(*SHARD_KINDS, *REDUCTIONS))
         reduced = drawn.mean_time(link, without=("all-gather",))
         time = drawn.mean_time(link)

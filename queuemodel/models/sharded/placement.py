@@ -65,6 +65,7 @@ class RankPlacement:
         """Of a collective, once all its ranks are there; ``link`` is a node's."""
         kind, group, n, g, copy = step.task.kind, step.task.group, self.ranks, self.per_node, self.copy
         node, V = Link(link.bandwidth, latency=link.latency), step.task.bytes
+        # g rings, one for each place in a node, share the node's link: B / g each, V bytes over N nodes
         if group.startswith(ACROSS) and kind in SHARD_KINDS:  # each rank of a node with its like on the others
             return self._among(step, V, -(-n // g), 1, replace(node, bandwidth=node.bandwidth / g), rings=g)
         if group.startswith(ACROSS):  # likewise, of each rank of a copy
@@ -82,6 +83,7 @@ class RankPlacement:
             return self._within(step, ranks)
         if per_node > 1 and self.inside is not None:
             return float(Hierarchical(per_node, self.inside, self.collective).time(V, ranks, link, kind=kind))
+        # a ring through nodes of g ranks: V / g bytes cross each link in N - 1 steps, the rest stays inside
         nodes, alone = -(-ranks // per_node), kind in SHARD_KINDS and rings * per_node == 1
         carried = (1 - self.pair_loss / (nodes - 1) ** 2 * alone) / per_node
         shared = replace(link, bandwidth=link.bandwidth * carried)
@@ -94,6 +96,7 @@ class RankPlacement:
             return 0.0
         if self.inside is not None:
             return float(Ring().time(step.task.bytes, ranks, self.inside, kind=step.task.kind))
+        # a ring moves (g-1)/g of the bytes
         return step.seconds * (1 - 1 / ranks) / (1 - 1 / self.per_node)
 
 

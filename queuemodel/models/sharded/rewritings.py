@@ -57,6 +57,7 @@ def prefetching(steps: Sequence[TimedTask], ahead: int) -> list[TimedTask]:
     for position, i in enumerate(computations):
         needed = max((j for j in steps[i].task.after if steps[j].task.kind == "all-gather"), default=-1)
         used = [j for j in left if j <= needed]
+        # launched before computation c - ahead, which waits for computation c - ahead - 1
         launched.setdefault(computations[max(position - ahead, first)], []).extend(used)
         left = left[len(used) :]
     before = dict(zip(computations[1:], computations, strict=False))
@@ -88,6 +89,7 @@ def accumulated(steps: Sequence[TimedTask], count: int) -> list[TimedTask]:
     where: dict[int, tuple[int, ...]] = {}
 
     def add(i: int) -> None:
+        # what nothing of its own step holds back begins after the step before
         after = {k for j in steps[i].task.after for k in where[j]} or set(begun)
         where[i] = (len(changed),)
         changed.append(replace(steps[i], task=replace(steps[i].task, after=tuple(sorted(after)))))
