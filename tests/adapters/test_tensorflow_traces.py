@@ -122,6 +122,17 @@ def test_tensors_are_asked_for_and_arrive_when_the_profiler_says(servers):
                 assert 1e6 * o.start > asked - 1.1
 
 
+def test_unrecorded_requests_begin_transfers_when_sent(tmp_path):
+    """As in the first step of a recording, which asked before the recording began."""
+    unseen = read(renamed(XPLANE, tmp_path, "ProcessAsync::Start", "ProcessAsync::Other"))
+    for step, whole in zip(unseen.steps, read(XPLANE).steps, strict=True):
+        fetched, asked = ({o.name: o for o in one.operations if o.kind == "fetch" and o.bytes} for one in (step, whole))
+        assert fetched.keys() == asked.keys()
+        for name, transfer in fetched.items():
+            seconds = asked[name].end - asked[name].start
+            assert transfer.end - transfer.start >= max(seconds, 1e-6) - 1e-9
+
+
 def altered(tmp_path, alter, *, in_time=False):
     """The recorded xplane, stats of events as ``alter(kind, stats, texts)`` leaves them; again so much (ps) later."""
 

@@ -55,7 +55,6 @@ def test_waiting_and_one_late_packet_cost_no_capacity():
 
 
 def test_transfers_within_one_microsecond_show_no_rate():
-    """As recorded where a tensor is noted as made only when it has arrived, on loopback."""
     instant = [Operation("push", "w", 1.0, 1.0, 1_000_000)]
     slow = transfers("push", [(1.0, [1_000_000])])
     assert estimate_links(profile_of(instant, slow, instant, slow)).receive.rate == pytest.approx(RATE)

@@ -334,8 +334,7 @@ class TaskRecording:
         """The end of an asynchronous kernel: a tensor arrives, or an operation ends."""
         name, kind = event.text("name"), event.text("kernel_type")
         if kind in RECEIVES:
-            end = event.start // 1000
-            step.arrivals[name, self.task].append((end if start is None else start, end))
+            step.arrivals[name, self.task].append((start or 0, event.start // 1000))  # 0: before the recording began
         elif start is not None:
             step.operations.append(TracedOperation(self.task, name, kind, (), start, max(start, event.end // 1000)))
 
