@@ -35,11 +35,14 @@ Rows = Sequence[dict[str, Any]]
 NOTE_KINDS = ("doubt", "assumed", "narrow", "other")
 
 
+NoteKind = Literal["doubt", "assumed", "narrow", "other"]
+
+
 class Note(NamedTuple):
     """A clause on what an answer rests on."""
 
     text: str
-    kind: Literal["doubt", "assumed", "narrow", "other"] = "other"
+    kind: NoteKind = "other"
 
 
 def joined(notes: Iterable[Note]) -> str:

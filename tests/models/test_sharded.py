@@ -377,3 +377,10 @@ def test_the_knee_is_where_the_curve_loses_a_tenth():
     assert not knee.identified
     slower = fit(qm.example_profile("fsdp-gpt8-60"))
     assert np.median(slower.knee) < np.median(model.knee)
+
+
+def test_poor_replays_are_noted():
+    model = fit(profile_of(2))
+    poor = dataclasses.replace(model, fitted=dataclasses.replace(model.fitted, missed=-0.08))
+    assert "recorded rounds replay only within 8 %" in poor.notes()
+    assert not any("replay" in note for note in model.notes())

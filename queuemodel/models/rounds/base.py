@@ -18,7 +18,7 @@ from ...base.checks import FASTEST_LINK
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import Note, percent
+from ...base.results import Note, NoteKind, percent
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import contradiction, hardly_used
 from ...profile.job import Job
@@ -39,6 +39,24 @@ CORRELATION_PER_DOUBLING, ROUND_NOISE, COMPUTE_ERROR_ONE_ROUND, COMPUTE_ERROR_UN
 LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
 #: Bytes per second, and seconds: what is hardly known stays within what a link may have.
 MIN_LINK, MAX_LINK = np.array([1e-9, 0.0]), np.array([FASTEST_LINK, 1e9])
+
+
+#: Where a note applies, its sentence (of the model m) and its kind.
+NoteRows = tuple[tuple[Callable[[Any], Any], str, NoteKind], ...]
+
+#: Notes on what was recorded, and on what contradicts it.
+RECORDED_NOTES: NoteRows = (
+    (lambda m: not m.fitted.latency_known and m.scenario.latency is None,
+     "latency is assumed: hardly identifiable from two nodes", "assumed"),
+    (lambda m: m.fitted.unrecorded,
+     "{m._recorded} of {m.fitted.ranks} ranks recorded: differences between ranks are unknown, the interval "
+     f"allows {percent(COMPUTE_ERROR_UNRECORDED)} of computation for them", "other"),
+)  # fmt: skip
+CONTRADICTION_NOTES: NoteRows = (
+    (lambda m: m.fitted.relative_compute_times,
+     "rank {m._slowest[0]} takes {m._slowest[1]:.3g} times as long as assumed of others", "other"),
+    (lambda m: m._contradictions, "{m._contradictions}", "doubt"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +95,7 @@ class RoundModel(Model):
 
     fitted: FittedRanks
     measured: tuple[Measurement, ...] = ()
+    note_rows: ClassVar[NoteRows] = ()
     places: ClassVar[tuple[str, ...]] = ()  # Where a round's time goes beside the computation of a mean rank
 
     @property
@@ -321,34 +340,26 @@ class RoundModel(Model):
 
     @property
     def remarks(self) -> tuple[Note, ...]:
-        """What the profile does not determine."""
-        fitted, notes = self.fitted, list[Note]()
-        if not fitted.latency_known and self.scenario.latency is None:
-            notes.append(Note("latency is assumed: hardly identifiable from two nodes", "assumed"))
-        if fitted.unrecorded:
-            recorded = fitted.ranks - fitted.unrecorded
-            notes.append(Note(
-                f"{recorded} of {fitted.ranks} ranks recorded: differences between ranks are unknown, the "
-                f"interval allows {percent(COMPUTE_ERROR_UNRECORDED)} of computation for them"
-            ))  # fmt: skip
-        notes += self._doubts
-        if fitted.relative_compute_times:
-            slow = int(np.argmax(np.abs(np.log(fitted.relative_compute_times))))
-            longer = fitted.relative_compute_times[slow]
-            notes.append(Note(f"rank {slow} takes {longer:.3g} times as long as assumed of others"))
-        carried = fitted.link_at(fitted.ranks).bandwidth
-        notes += [Note(check(carried, fitted.nominal), "doubt") for check in (contradiction, hardly_used)]
-        return (*notes, *self._limits)
+        """What the profile does not determine, and what contradicts it."""
+        return tuple(Note(sentence.format(m=self), kind) for applies, sentence, kind in self.note_rows if applies(self))
 
     @property
-    def _doubts(self) -> list[Note]:
-        """Notes of what is assumed."""
-        return []
+    def _recorded(self) -> int:
+        """Ranks of the largest group with a record."""
+        return self.fitted.ranks - self.fitted.unrecorded
 
     @property
-    def _limits(self) -> list[Note]:
-        """Notes of what was not recorded."""
-        return []
+    def _slowest(self) -> tuple[int, float]:
+        """The rank whose pace differs most, and its relative compute time."""
+        times = self.fitted.relative_compute_times
+        rank = int(np.argmax(np.abs(np.log(times))))
+        return rank, times[rank]
+
+    @property
+    def _contradictions(self) -> str:
+        """Where what links carried contradicts their bandwidth; empty for none."""
+        carried = self.fitted.link_at(self.fitted.ranks).bandwidth
+        return contradiction(carried, self.fitted.nominal) or hardly_used(carried, self.fitted.nominal)
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import Note, counted
+from ...base.results import counted
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import Scenario, of_group
@@ -22,7 +22,7 @@ from ...transport.collectives import Algorithm, Hierarchical, InRacks, Link, Rin
 from ...transport.sharing import CONTROLS
 from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Data, changes_of, strategy_of
-from .base import DrawnRounds, RoundModel, RoundTimes
+from .base import CONTRADICTION_NOTES, RECORDED_NOTES, DrawnRounds, NoteRows, RoundModel, RoundTimes
 from .fit import FittedRounds, fit_rounds, rounds_of_steps
 from .group import Group, Parts
 from .loading import BATCHES_AHEAD
@@ -81,6 +81,27 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     return model.what_if(**changes_of(question))
 
 
+#: Notes on data-parallel rounds.
+NOTES: NoteRows = (
+    *RECORDED_NOTES,
+    (lambda m: len(m.fitted.computed) < FEW_ROUNDS and not m.fitted.unrecorded,
+     "{m.fitted.computed.size} recorded rounds per rank hardly determine the delay of stragglers", "other"),
+    (lambda m: m._single_message and m._buffer,
+     "single messages under BBR are assumed to lose packets in such buffers as plain sockets do", "assumed"),
+    (lambda m: m._single_message and not m._buffer,
+     "with one message at a time links idle, and carry less with more ranks on some networks{m._few_ranks}", "other"),
+    (lambda m: m._unlike,
+     "a rank computes for {m.fitted.single_rank_round_time:.3g} s alone, for {m._computed:.3g} s among "
+     "{m.fitted.ranks}: other batches, or ranks that share a processor", "other"),
+    (lambda m: m.loading, "ranks waited for their input, which takes {m.input:.3g} s a round, and more will", "other"),
+    *CONTRADICTION_NOTES,
+    (lambda m: m.fitted.ranks == 0,
+     "no round was recorded: computation and links are those of steps on parameter servers", "other"),
+    (lambda m: m.fitted.ranks > 0 and m.scenario.oversubscription is None,
+     "{m.fitted.ranks} nodes do not identify oversubscription of the network's core", "other"),
+)  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AllReduceModel(RoundModel):
     """Synchronous data-parallel training with one all-reduce for each bucket of gradients.
@@ -93,6 +114,7 @@ class AllReduceModel(RoundModel):
     fitted: FittedRounds
     changes = (*of_group("rounds"), "bandwidth", "other_traffic", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of all-reduce"
+    note_rows = NOTES
     places: ClassVar[tuple[str, ...]] = ("network", "latency", "stragglers")
 
     def link_at(self, ranks: int) -> NodeLink:
@@ -236,12 +258,17 @@ class AllReduceModel(RoundModel):
         return one and self.fitted.library.single
 
     @property
+    def _buffer(self) -> float:
+        """Seconds of a buffer that single messages overflow."""
+        return self.link_at(self.fitted.ranks).buffer
+
+    @property
     def _single_message_error(self) -> float:
         """Relative error among more ranks than recorded, one message at a time."""
         control = CONTROLS.get(self.fitted.congestion_control)
         if control and control.loss_based:
             return SINGLE_MESSAGE_ERROR_LOSS_BASED
-        if self.link_at(self.fitted.ranks).buffer > 0:
+        if self._buffer:
             return SINGLE_MESSAGE_ERROR_KNOWN_BUFFER
         return SINGLE_MESSAGE_ERROR_FROM_THREE if self.fitted.ranks > 2 else SINGLE_MESSAGE_ERROR
 
@@ -339,42 +366,22 @@ class AllReduceModel(RoundModel):
         _ = self.scheme, self.collective
 
     @property
-    def _doubts(self) -> list[Note]:
-        """See `RoundModel`."""
-        fitted, notes = self.fitted, list[Note]()
-        if len(fitted.computed) < FEW_ROUNDS and not fitted.unrecorded:
-            few = f"{len(fitted.computed)} recorded rounds per rank hardly determine the delay of stragglers"
-            notes.append(Note(few))
-        if self._single_message:
-            idle = "with one message at a time links idle, and carry less with more ranks on some networks"
-            buffer = self.link_at(fitted.ranks).buffer
-            if buffer:
-                idle = "single messages under BBR are assumed to lose packets in such buffers as plain sockets do"
-            elif fitted.ranks == 2 and self._single_message_error > SINGLE_MESSAGE_ERROR_FROM_THREE:
-                network = "specify congestion control and buffers (--congestion-control, --buffer), or "
-                idle += f": {network * (fitted.congestion_control == 'unknown')}record three ranks"
-            notes.append(Note(idle, "assumed" if buffer else "other"))
-        computed = float(fitted.computed.mean())
-        if (
-            fitted.single_rank_round_time > MAX_COMPUTE_RATIO * (computed + fitted.tail)
-            or computed > MAX_COMPUTE_RATIO * fitted.single_rank_round_time
-        ):
-            notes.append(Note(
-                f"a rank computes for {fitted.single_rank_round_time:.3g} s alone, for {computed:.3g} s among "
-                f"{fitted.ranks}: other batches, or ranks that share a processor"
-            ))  # fmt: skip
-        if self.loading:
-            notes.append(Note(f"ranks waited for their input, which takes {self.input:.3g} s a round, and more will"))
-        return notes
+    def _few_ranks(self) -> str:
+        """What two ranks leave open of single messages, and what would tell."""
+        if self.fitted.ranks != 2 or self._single_message_error <= SINGLE_MESSAGE_ERROR_FROM_THREE:
+            return ""
+        network = "specify congestion control and buffers (--congestion-control, --buffer), or "
+        return f": {network * (self.fitted.congestion_control == 'unknown')}record three ranks"
 
     @property
-    def _limits(self) -> list[Note]:
-        """See `RoundModel`."""
-        if self.fitted.ranks == 0:
-            return [Note("no round was recorded: computation and links are those of steps on parameter servers")]
-        if self.scenario.oversubscription is None:
-            return [Note(f"{self.fitted.ranks} nodes do not identify oversubscription of the network's core")]
-        return []
+    def _unlike(self) -> bool:
+        """Whether one rank alone computes much longer than among others, or much shorter."""
+        alone, computed = self.fitted.single_rank_round_time, self._computed
+        return alone > MAX_COMPUTE_RATIO * (computed + self.fitted.tail) or computed > MAX_COMPUTE_RATIO * alone
+
+    @property
+    def _computed(self) -> float:
+        return float(self.fitted.computed.mean())
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:

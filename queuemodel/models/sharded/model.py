@@ -12,7 +12,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
-from ...base.results import Note, counted, percent
+from ...base.results import counted, percent
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
 from ...profile.scenario import SHARDED, Scenario
@@ -22,7 +22,7 @@ from ...transport.sharing import CONTROLS
 from ...transport.trees import algorithm_of, name_of
 from ..knee import knee_of, knee_parameter
 from ..model import OTHER_DATA, Data, changes_of, strategy_of
-from ..rounds.base import DrawnRounds, RoundModel, RoundTimes
+from ..rounds.base import CONTRADICTION_NOTES, RECORDED_NOTES, DrawnRounds, NoteRows, RoundModel, RoundTimes
 from ..rounds.graph import ACROSS, end_times
 from ..rounds.times import NodeLink, sampler
 from .fit import FittedShards, fit_shards
@@ -84,6 +84,18 @@ class Drawn:
         return sum(self.placement.seconds(one, link) for one in self.steps if one.task.kind in kinds)
 
 
+#: Notes on sharded rounds.
+NOTES: NoteRows = (
+    *RECORDED_NOTES,
+    (lambda m: m.fitted.ranks == 2 and m.fitted.library.single and m.fitted.congestion_control == "unknown",
+     "two ranks send both ways over one connection: specify congestion control (--congestion-control), or record three "
+     "ranks", "narrow"),
+    *CONTRADICTION_NOTES,
+    (lambda m: abs(m.fitted.missed) > RECORDED_ERROR,
+     "recorded rounds replay only within {m._missed}", "doubt"),
+)  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ShardedModel(RoundModel):
     """Synchronous training whose ranks share the parameters, gather them unit by unit and scatter their gradients.
@@ -97,6 +109,7 @@ class ShardedModel(RoundModel):
         "inside_bandwidth", "shard_group", "reshard", "prefetch", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
+    note_rows = NOTES
     places: ClassVar[tuple[str, ...]] = ("gathers", "reductions", "stragglers")
 
     @property
@@ -270,18 +283,6 @@ class ShardedModel(RoundModel):
     def _ranks_per_node(self) -> int:
         return self.placement(1).per_node
 
-    @property
-    def _doubts(self) -> list[Note]:
-        """See `RoundModel`."""
-        fitted = self.fitted
-        if fitted.ranks == 2 and fitted.library.single and fitted.congestion_control == "unknown":
-            return [Note(
-                "two ranks send both ways over one connection: specify congestion control (--congestion-control), or "
-                "record three ranks",
-                "narrow",
-            )]  # fmt: skip
-        return []
-
     @cached_property
     def knee(self) -> np.ndarray:
         """Nodes (B,) on which 10 % of the rate per rank is lost, of draws of what the fit leaves open (`knee_of`)."""
@@ -298,11 +299,8 @@ class ShardedModel(RoundModel):
         return (*super()._parameters, knee_parameter(self.knee, self.fitted.ranks / self._ranks_per_node))
 
     @property
-    def _limits(self) -> list[Note]:
-        """See `RoundModel`."""
-        missed = abs(self.fitted.missed)
-        note = Note(f"recorded rounds replay only within {percent(missed)}", "doubt")
-        return [note] if missed > RECORDED_ERROR else []
+    def _missed(self) -> str:
+        return percent(abs(self.fitted.missed))
 
     def caption(self) -> str:
         """Job, collectives, and what the fit does not determine."""
