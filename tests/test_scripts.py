@@ -25,14 +25,12 @@ SCRIPTS = {
     "docs/scripts/scheduling_study.py": ("--quick", "all"),
     "testbed/__main__.py": ("--help", "measure"),
     "validation/__main__.py": ("", "wrote docs/validation.md"),
-    "validation/added_measurements.py": ("", "given"),
     "validation/bbr_bandwidth.py": ("", "bandwidth"),
     "validation/convergence.py": ("", "%"),
     "validation/model_errors.py": ("", "wrote"),
     "validation/nccl.py": ("", "%"),
     "validation/noise_floor.py": ("", "%"),
     "validation/pollux/__main__.py": ("--help", "--traces"),
-    "validation/scaling.py": ("", "%"),
     "validation/sharded.py": ("", "%"),
     "testbed/rounds/nccl_job.py": ("--help", "torchrun"),
     "testbed/rounds/reduced.py": ("--help", "--steps"),
@@ -40,10 +38,10 @@ SCRIPTS = {
     "verification/fuzz.py": ("--format csv --count 5", ""),
     "verification/mutants.py": ("--help", "Usage"),
 }
-#: What others start: tests of the testbed and of live profiles run them; `python -m benchmarks` runs all of these.
+#: What others start: tests of the testbed and of live profiles, `python -m benchmarks`, and `python -m validation`.
 STARTED = {
     "benchmarks/__main__.py", "testbed/datagrams.py", "testbed/flows.py", "testbed/host.py",
-    "testbed/rings.py", "testbed/rounds/rank.py",
+    "testbed/rings.py", "testbed/rounds/rank.py", "validation/added_measurements.py", "validation/scaling.py",
 }  # fmt: skip
 
 
