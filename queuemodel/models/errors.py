@@ -60,6 +60,6 @@ def correlation_per_doubling(method: Method) -> float:
 
 
 def own_error(error: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parts of the errors of predictions of one measurement: the model's own, at least half, and the noise."""
-    own = np.sqrt(np.maximum(error**2 - noise**2, (error / 2) ** 2))
-    return own, np.sqrt(np.maximum(error**2 - own**2, 0.0))  # error^2 = own^2 + noise^2
+    """Parts of the errors of predictions of one measurement: systematic (the model's), at least half, and the noise."""
+    systematic = np.sqrt(np.maximum(error**2 - noise**2, (error / 2) ** 2))
+    return systematic, np.sqrt(np.maximum(error**2 - systematic**2, 0.0))  # error^2 = systematic^2 + noise^2

@@ -26,9 +26,9 @@ class Explorer:
     def __init__(self, model: Any, *, workers: int) -> None:
         widgets = extra("ipywidgets", "notebook", what="explore")
         self._notebook = extra("IPython.display", "notebook", what="explore")
-        most = require_count(workers, "explore: workers")
-        self.controls = {"workers": widgets.IntSlider(most, 1, max(128, most), description="workers")}
-        for what_if in what_ifs_of(model.throughput(np.unique([1, most])), every=True):  # two points are enough
+        max_workers = require_count(workers, "explore: workers")
+        self.controls = {"workers": widgets.IntSlider(max_workers, 1, max(128, max_workers), description="workers")}
+        for what_if in what_ifs_of(model.throughput(np.unique([1, max_workers])), every=True):  # two points are enough
             options, start = [(what_if.worded(x), x) for x in what_if.choices], what_if.choices.index(what_if.value)
             slider = widgets.SelectionSlider(options=options, index=start, description=what_if.label)
             self.controls[what_if.name] = slider

@@ -192,8 +192,8 @@ class InstancePlan(Result):
         """Types that meet the goal by the point estimate only, the work, and the curve's notes."""
         first = self.offers[0]
         offers = self.offers if first.choice.probability else ()  # without one, the goal is met by point estimates only
-        unsure = [o.instance.name for o in offers if o.choice.workers and not o.choice.probability]
-        by_point = f"{', '.join(unsure)}: by the point estimate only" if unsure else ""
+        by_estimate = [o.instance.name for o in offers if o.choice.workers and not o.choice.probability]
+        by_point = f"{', '.join(by_estimate)}: by the point estimate only" if by_estimate else ""
         work = f"{first.plan.work} to train" if first.plan.work else ""
         return list(filter(None, [by_point, work, *first.curve.notes()]))
 
@@ -311,14 +311,14 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
             )
         fields[name] = INSTANCE_SETTINGS[name](text) if name in INSTANCE_SETTINGS else FIELD_KINDS[name](text, name)
     data = load(path)
-    least = 1
+    min_workers = 1
     if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:
         numbers = {name: value for name, value in fields.items() if name in ("strategy", *NUMBERS.values())}
         waiting = Scenario(**numbers).synchronization
-        least = waiting.least_workers  # a server that takes k gradients at once needs k workers
+        min_workers = waiting.least_workers  # a server that takes k gradients at once needs k workers
         if waiting.solvable:  # milliseconds a curve, where simulations take seconds
             fields.setdefault("method", "mva")
-    curve = predict(cast(Data, data), workers=range(least, most + 1), **fields)
+    curve = predict(cast(Data, data), workers=range(min_workers, most + 1), **fields)
     if curve.assumption:
         warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
     return curve

@@ -130,8 +130,9 @@ def kind_of_model(data: Data, question: Scenario, kinds: Sequence[ModelKind] = M
         return kinds[reasons.index("")]
     method = f"method {kinds[0].METHOD!r}" if len(kinds) == 1 else ""
     reason = next((reason for reason in reasons if reason != OTHER_DATA), f"needs {kinds[0].NEEDS}")
-    other = [kind.METHOD for kind in MODELS if kind not in kinds and kind.METHOD and not kind.refuses(data, question)]
-    instead = f"; use method {other[0]!r}{'' if method else ' of predict'}" if other else ""
+    answering = [kind.METHOD for kind in MODELS if kind not in kinds and not kind.refuses(data, question)]
+    other = next(filter(None, answering), "")  # a method of another kind that has an answer
+    instead = f"; use method {other!r}{'' if method else ' of predict'}" if other else ""
     raise ModelError(f"{method or f'strategy {strategy_of(data, question)!r}'} {reason}{instead}")
 
 
@@ -277,8 +278,9 @@ def _operation_settings(profile: Profile, question: Scenario, workers: int) -> d
     """A question as settings of `simulate_operations`."""
     question.synchronization.require_workers(workers)
     profile, question = question.on(profile)
-    if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):
-        raise ModelError(f"simulate: {wrong} does not apply to a simulation of operations; use `predict`")
+    supported = (*of_group("job"), *SimulationModel.changes)
+    if unsupported := [name for name in question.specified if name not in supported]:
+        raise ModelError(f"simulate: {unsupported[0]} does not apply to a simulation of operations; use `predict`")
     speeds = question.of(("worker_speeds", "accelerator_speed"))
     changes = on_links(question, profile).of(SimulationModel.changes)
     settings = {name: value for name, value in changes.items() if name not in speeds}
@@ -291,25 +293,25 @@ def _operation_settings(profile: Profile, question: Scenario, workers: int) -> d
 def require_answerable(data: Data, question: Scenario) -> str:
     """The strategy; fields that do not apply to it are refused."""
     strategy = strategy_of(data, question)
-    alone = not isinstance(data, Profile) or not (data.steps or data.rounds)  # throughputs without steps and rounds
-    if strategy in SHARDED and isinstance(data, Profile) and not (alone or data.strategy):
+    throughputs_only = not isinstance(data, Profile) or not (data.steps or data.rounds)
+    if strategy in SHARDED and isinstance(data, Profile) and not (throughputs_only or data.strategy):
         raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
     if on_nodes(data) and strategy not in ON_NODES:
         raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
     for name in question.of(of_group("throughputs")):
-        if not alone or name not in TABLE_FIELDS.get(strategy, ()):
+        if not throughputs_only or name not in TABLE_FIELDS.get(strategy, ()):
             strategies = " or ".join(kind for kind, names in TABLE_FIELDS.items() if name in names)
             raise ModelError(f"{name} applies to throughputs of {strategies} alone; leave it out")
     for name in question.specified:
-        others = [kind for kind, parameter in NUMBERS.items() if parameter == name]  # whose parameter it is
+        owners = [kind for kind, parameter in NUMBERS.items() if parameter == name]  # strategies with this parameter
         if name in of_group("rounds") and strategy not in ON_NODES:
             raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
         if name in of_group("sharded") and strategy not in SHARDED:
             raise ModelError(f"{name} applies to strategy {', '.join(SHARDED)}, not {strategy!r}")
         if name in OF_SERVERS and strategy in ON_NODES:
             raise ModelError(f"{name} applies to training on parameter servers, not to {strategy!r}")
-        if others and strategy not in others:
-            raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")
+        if owners and strategy not in owners:
+            raise ModelError(f"{name} applies to strategy {', '.join(owners)}, not {strategy!r}")
     return strategy
 
 

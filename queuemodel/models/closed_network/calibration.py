@@ -90,7 +90,7 @@ def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, link_not_fi
     """
     if link_not_filled:  # links carry more than one worker shows: nothing is ruled out
         return ""
-    far, rounds, servers = list[str](), True, fitted.servers.count
+    contradicting, rounds, servers = list[str](), True, fitted.servers.count
     speedup = max((untraced_throughput(measured, servers) or 0.0) * float(fitted.demands.total), 1.0)  # untraced/traced
     for point in measured:
         n, machines = point.workers, Scenario(bandwidth=point.bandwidth, parameter_servers=point.parameter_servers)
@@ -106,12 +106,12 @@ def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, link_not_fi
                 + (f"{x:.4g} examples/s would be {examples:.3g} steps/s" if as_examples else "are they of another job?")
             )
         if not lower <= x <= upper:
-            far.append(where)
+            contradicting.append(where)
             rounds = rounds and lower <= n * x <= upper  # rounds per second: a step of each worker
-    if 2 * len(far) <= len(measured):
+    if 2 * len(contradicting) <= len(measured):
         return ""
     unit = "as rounds per second, times the workers, they do not" if rounds else "are they of another job?"
-    return f"the throughputs contradict the profile ({', '.join(far)}): {unit}"
+    return f"the throughputs contradict the profile ({', '.join(contradicting)}): {unit}"
 
 
 def untraced_throughput(measured: Sequence[Measurement], servers: int) -> float | None:

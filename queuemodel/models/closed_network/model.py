@@ -139,8 +139,8 @@ class ClosedNetworkModel(Model):
 
     def is_here(self, point: Measurement) -> bool:
         """See `Model`."""
-        alike = not {*self._other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
-        return alike and point.parameter_servers == self.servers.count
+        same_machines = not {*self._other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
+        return same_machines and point.parameter_servers == self.servers.count
 
     @property
     def profiled_workers(self) -> int:
@@ -267,10 +267,11 @@ class ClosedNetworkModel(Model):
         if self.compute_scv is None or self._bandwidth is None:
             yield populations, self.apply_scenario(demands)
             return
-        each = [self.apply_scenario(demands, concurrent_fetches=int(n)) for n in populations]
-        starts = [i for i, here in enumerate(each) if not i or not np.array_equal(here.worker, each[i - 1].worker)]
-        for first, last in itertools.pairwise([*starts, len(each)]):
-            yield populations[first:last], each[first]
+        by_population = [self.apply_scenario(demands, concurrent_fetches=int(n)) for n in populations]
+        Z = [here.worker for here in by_population]
+        starts = [i for i in range(len(Z)) if not i or not np.array_equal(Z[i], Z[i - 1])]
+        for first, last in itertools.pairwise([*starts, len(by_population)]):
+            yield populations[first:last], by_population[first]
 
     def _compute_bound(self, populations: np.ndarray) -> np.ndarray:
         """Upper bound of throughput (n,) at a barrier, where workers only compute; inf without a barrier.
@@ -357,15 +358,15 @@ class ClosedNetworkModel(Model):
     def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Bounds on throughput at numbers of workers (n,) (Muntz and Wong, 1974), and the saturation population N*."""
         D, Z = self.service_demand, self.demands.worker
-        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self._unequal else np.full(counts[-1], Z)))  # X_i(1)
-        saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf  # N* = (Z + D) / D_max
+        single = 1.0 / (D.sum() + (Z[: counts[-1]] if self._unequal else np.full(counts[-1], Z)))  # X_i(1)
+        saturation = float(1.0 / (D.max() * single.mean())) if D.any() else math.inf  # N* = (Z + D) / D_max
         if self.compute_scv is not None:
             lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._compute_bound(counts))
             return lower, upper, saturation
         # sum_i 1 / (Z_i + n D): each waits for all others at each station
-        lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
+        lower = np.array([(1.0 / (1.0 / single[:n] + (n - 1) * D.sum())).sum() for n in counts])
         # min(sum_i X_i(1), 1 / D_max)
-        upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
+        upper = np.minimum(np.cumsum(single)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         return lower, upper, saturation
 
     def _limits(self, demands: Demands, populations: np.ndarray) -> np.ndarray:
@@ -400,10 +401,8 @@ class ClosedNetworkModel(Model):
 
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit does not determine."""
-        servers = counted(self.servers.count, "parameter server")
-        return "; ".join(
-            filter(None, [f"{self.job.name or 'job'} with {servers}, form {self.servers.form!r}", self.note])
-        )
+        servers = f"{counted(self.servers.count, 'parameter server')}, form {self.servers.form!r}"
+        return "; ".join(filter(None, [f"{self.job.name or 'job'} with {servers}", self.note]))
 
 
 def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, concurrent_fetches: int = 1) -> Demands:
@@ -417,12 +416,12 @@ def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, co
         transfer_time(seconds, size, nominal=recorded.bandwidth, bandwidth=bandwidth)
         for seconds, size in zip((demands.fetch, demands.push), recorded.transferred, strict=True)
     )
-    before, after = demands.fetch + demands.push, fetch + push
-    longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-    longer = np.maximum(longer, np.minimum(concurrent_fetches * longer, 1.0))  # max(r, min(n r, 1))
+    profiled, changed = demands.fetch + demands.push, fetch + push
+    ratio = np.where(profiled > 0, changed / np.where(profiled > 0, profiled, 1.0), 1.0)
+    ratio = np.maximum(ratio, np.minimum(concurrent_fetches * ratio, 1.0))  # max(r, min(n r, 1))
     hidden = np.maximum(recorded.compute - demands.worker, 0.0)  # C - Z
     # Z' = Z + (C - Z) (1 - r)
-    return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - longer))
+    return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - ratio))
 
 
 def staleness(network: Network, *, population: int | None = None) -> np.ndarray:

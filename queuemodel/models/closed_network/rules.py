@@ -189,10 +189,10 @@ class SlowConnections:
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`; all waiting is at the busiest station."""
         n, busiest = populations.reshape(-1, *[1] * Z.ndim), D.max(axis=-1)
-        alone = Z + D.sum(axis=-1)
-        X = np.minimum(n / alone, 1.0 / np.maximum(busiest, NOTHING))  # min(n / (Z + D), 1 / D_max)
+        cycle = Z + D.sum(axis=-1)
+        X = np.minimum(n / cycle, 1.0 / np.maximum(busiest, NOTHING))  # min(n / (Z + D), 1 / D_max)
         # R_k = D_k + (n / X - Z - D) at the busiest: Little's law over the cycle
-        waiting = (n / X - alone)[..., None] * (np.arange(D.shape[-1]) == D.argmax(axis=-1)[..., None])
+        waiting = (n / X - cycle)[..., None] * (np.arange(D.shape[-1]) == D.argmax(axis=-1)[..., None])
         return Pace(X, D + waiting, np.broadcast_to(Z, X.shape))
 
 
@@ -253,8 +253,8 @@ class Barrier:
         return Pace(X, R, cycle - R.sum(axis=-1))
 
     def round_time(self, D: np.ndarray, Z: np.ndarray, n: int) -> np.ndarray:
-        """Time of a round of n workers (s), shape of Z: max_i (arrival_i + (n - i) D_busiest) + D_after."""
-        busiest_fetch, fetch, busiest, after = self._phases(D)
+        """Time of a round of n workers (s), shape of Z: max_i (arrival_i + (n - i) D_busiest) + D_push."""
+        busiest_fetch, fetch, busiest_push, push = self._phases(D)
         # t_(i) of fetches, the last at n D_fetch or, of one worker, at the sum over servers; z_(i) of worker times
         t = np.maximum(n * busiest_fetch, fetch)[..., None] * ps_completion_times(n, self.spread)
         z = Z[..., None] * gamma_order_statistics(n, self.scv)
@@ -263,8 +263,8 @@ class Barrier:
         s_t, s_z = dt.std(axis=-1, keepdims=True), dz.std(axis=-1, keepdims=True)
         deviations = (s_t * dt + s_z * dz) / np.maximum(np.hypot(s_t, s_z), NOTHING)
         arrivals = (t + z).mean(axis=-1, keepdims=True) + deviations
-        backlog = np.arange(n)[::-1] * busiest[..., None]  # (n - i) D: gradients behind the i-th
-        return np.asarray((arrivals + backlog).max(axis=-1) + after)
+        backlog = np.arange(n)[::-1] * busiest_push[..., None]  # (n - i) D: gradients behind the i-th
+        return np.asarray((arrivals + backlog).max(axis=-1) + push)
 
     def bounds(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of throughput (n, ...), for constant demands and servers that never idle with work.
@@ -272,21 +272,21 @@ class Barrier:
         A round ends when the slowest has computed and all gradients are served. It lasts at least as long as the
         slowest with one step's demands, and as the busiest server needs for all.
         """
-        busiest_fetch, fetch, busiest, after = self._phases(D)
+        busiest_fetch, fetch, busiest_push, push = self._phases(D)
         lower, upper = [], []
         for n in populations.tolist():
             slowest = Z * gamma_order_statistics(n, self.scv)[-1]  # E[max of n]
-            lower.append(n / (slowest + n * (fetch + after)))
-            upper.append(n / np.maximum.reduce([slowest + fetch + after, n * busiest_fetch, n * busiest]))
+            lower.append(n / (slowest + n * (fetch + push)))
+            upper.append(n / np.maximum.reduce([slowest + fetch + push, n * busiest_fetch, n * busiest_push]))
         return np.array(lower), np.array(upper)
 
     def _phases(self, D: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Seconds of a fetch at the busiest server and at all, and the same of push and update."""
+        """Seconds of a fetch at the busiest server and at all, and the same of pushes with their updates."""
         by_server = D.reshape(*D.shape[:-1], self.servers, -1)
         busiest, total = by_server.max(axis=-2), by_server.sum(axis=-2)
         fetches = 1 if by_server.shape[-1] > 1 else 0  # a single station serves the step after its computation
-        after = busiest[..., fetches:].max(axis=-1), total[..., fetches:].sum(axis=-1)
-        return busiest[..., :fetches].sum(axis=-1), total[..., :fetches].sum(axis=-1), *after
+        push = busiest[..., fetches:].max(axis=-1), total[..., fetches:].sum(axis=-1)
+        return busiest[..., :fetches].sum(axis=-1), total[..., :fetches].sum(axis=-1), *push
 
 
 def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> float:
@@ -359,9 +359,9 @@ def _in_order(t: np.ndarray, n: int, orders: np.ndarray | None = None) -> np.nda
 
     z = _quantiles(n)
     below, above = special.log_ndtr(z), special.log_ndtr(-z)
-    every = np.arange(1, n + 1) if orders is None else orders
+    orders = np.arange(1, n + 1) if orders is None else orders
     means = []
-    for j in np.array_split(every[:, None], -(-len(every) // ROWS)):
+    for j in np.array_split(orders[:, None], -(-len(orders) // ROWS)):
         # density of the j-th: n binom(n - 1, j - 1) Phi^(j - 1) (1 - Phi)^(n - j) phi
         ways = special.gammaln(n + 1) - special.gammaln(j) - special.gammaln(n - j + 1)
         density = np.exp(ways + (j - 1) * below + (n - j) * above - z**2 / 2)

@@ -91,8 +91,8 @@ class ScalingData:
         compute = np.atleast_2d(self.weights(x) @ times / self.reference)
         # linear between batch sizes, a power b^e outside
         outside = np.log(x.batch_size / np.clip(x.batch_size, sizes[0], sizes[-1]))
-        known = any(m.batch_size for m in self.measured)
-        return compute * np.exp(v["batch exponent"] * outside) if known and outside.any() else compute
+        has_batches = any(m.batch_size for m in self.measured)
+        return compute * np.exp(v["batch exponent"] * outside) if has_batches and outside.any() else compute
 
     def relative(self, u: np.ndarray, x: Sizes) -> np.ndarray:
         """Log step time (B, n) less the levels."""

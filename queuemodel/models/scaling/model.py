@@ -291,9 +291,9 @@ class ScalingModel(Model):
     def outliers(self) -> tuple[Measurement, ...]:
         """Measurements far from most draws that four or more others contradict: three points contradict no law."""
         scale = PRIOR_NUMBERS["outlier"] * self.table.scale(self.coordinates)
-        far = (np.abs(self._residuals) > scale).mean(axis=0) > 0.5
-        contradicted = len(self.table.groups) > max(3, 3 * far.sum())
-        return tuple(self.table.groups[i][0] for i in np.flatnonzero(far)) if contradicted else ()
+        outlying = (np.abs(self._residuals) > scale).mean(axis=0) > 0.5
+        contradicted = len(self.table.groups) > max(3, 3 * outlying.sum())
+        return tuple(self.table.groups[i][0] for i in np.flatnonzero(outlying)) if contradicted else ()
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:

@@ -123,8 +123,8 @@ class Prior:
         cluster: dict[str, tuple[float, float]] | None = None,
     ) -> Prior:
         """The prior of sharded jobs; unless given, layers are those of a transformer of this size, precision bf16."""
-        usual, size, exponent = SHARDED_JOBS["layers"]
-        layers = layers or (parameters and usual * (parameters / size) ** exponent)  # a power law of the parameters
+        L_0, N_0, e = SHARDED_JOBS["layers"]
+        layers = layers or (parameters and L_0 * (parameters / N_0) ** e)  # a power law of the parameters
         gathered = parameters and parameters * PRECISIONS[precision or "bf16"]  # bytes of a parameter
         return cls.of(kind, bytes=gathered, layers=layers, cluster=cluster or SHARDED_JOBS["cluster"])
 

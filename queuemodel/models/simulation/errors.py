@@ -27,9 +27,9 @@ def simulation_error(
     X = np.array([throughput(replications) for replications in runs])
     links = [[[u for name, u in run.utilization.items() if name != "compute"] for run in group] for group in runs]
     D_max = np.array([max(np.mean(group, axis=0)) for group in links]) / X  # utilization law
-    alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
+    single = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
     # n / N* = n X(1) D_max
-    error = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * D_max))
+    error = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * single * D_max))
     return np.hypot(error, waiting_error() * Synchronization.read(settings.get("synchronization")).partial(workers))
 
 

@@ -95,8 +95,8 @@ class SimulationModel(Model):
     @cached_property
     def closed_network(self) -> ClosedNetworkModel:
         """The closed network of the same job, as far as it knows the changes, for the parameters."""
-        alone = [point for point in self.measured if point.workers == 1]
-        model = fit_network(msgspec.structs.replace(self.profile, throughputs=alone))
+        one_worker = [point for point in self.measured if point.workers == 1]
+        model = fit_network(msgspec.structs.replace(self.profile, throughputs=one_worker))
         return model.what_if(**self.scenario.of(WHAT_IFS))
 
     @property
