@@ -51,8 +51,8 @@ NOTES: tuple[tuple[Callable[[ScalingModel], Any], str, Literal["assumed", "narro
      "speedup and efficiency relate to {m.base.group}, the smallest measured group", "other"),
     (lambda m: m.effective_draws < PRIOR_NUMBERS["effective"],
      "few draws fit ({m.effective_draws:.0f} lineages), so that intervals are rough", "other"),
-    (lambda m: m.scenario.batch_size and not m._known[0] <= m.scenario.batch_size <= m._known[1],
-     "no batch of {m.scenario.batch_size} was measured, only {m._known[0]:g} to {m._known[1]:g}", "other"),
+    (lambda m: m.scenario.batch_size and not m._batch_sizes[0] <= m.scenario.batch_size <= m._batch_sizes[1],
+     "no batch of {m.scenario.batch_size} was measured, only {m._batch_sizes[0]:g} to {m._batch_sizes[1]:g}", "other"),
 )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ class ScalingModel(Model):
 
     def check(self) -> None:
         """See `Model`: only tables of several batch sizes determine the effect of another one."""
-        known, asynchronous = self._known, self.strategy == "async-ps"
+        (low, high), asynchronous = self._batch_sizes, self.strategy == "async-ps"
         undetermined = {
             "batch_size": asynchronous or not any(m.batch_size for m in self.table.measured),
             "gpus_per_node": self.strategy.endswith("ps"), "parameter_servers": not asynchronous,
@@ -122,8 +122,8 @@ class ScalingModel(Model):
                 f"{name} requires a profile with recorded steps: such a table does not determine its effect"
             )
         size = self.scenario.batch_size
-        if size and known[0] < known[1] and not known[0] / 8 <= size <= 8 * known[1]:  # three octaves beyond them
-            raise ModelError(f"batch_size: {known[0]:g} to {known[1]:g} were measured, got {size}; measure it too")
+        if size and low < high and not low / 8 <= size <= 8 * high:  # three octaves beyond them
+            raise ModelError(f"batch_size: {low:g} to {high:g} were measured, got {size}; measure it too")
 
     def sizes(self, workers: np.ndarray) -> Sizes:
         """Groups (n,) on as few nodes as hold them."""
@@ -315,10 +315,10 @@ class ScalingModel(Model):
     def remarks(self) -> tuple[Note, ...]:
         """Notes on misfits, on the knee, and those of `NOTES`."""
         notes, misfits = list[Note](), sorted(self.misfits, key=lambda misfit: -abs(misfit[1]))
-        doubted = False  # of all that are only unlike published jobs, the first is a doubt
+        outliers, doubted = self.outliers, False  # of all that are only unlike published jobs, the first is a doubt
         for m, residual in misfits[:MOST_NAMED]:
             batch = f", batch {m.batch_size}" if m.batch_size else ""
-            outlier = m in self.outliers
+            outlier = m in outliers
             cause = "an outlier" if outlier else "unlike published jobs"
             kind: Literal["doubt", "other"] = "doubt" if outlier or not doubted else "other"
             doubted = doubted or not outlier
@@ -352,7 +352,7 @@ class ScalingModel(Model):
         return int(self.table.sizes.nodes.max())
 
     @property
-    def _known(self) -> tuple[float, float]:
+    def _batch_sizes(self) -> tuple[float, float]:
         """The smallest and the largest measured batch size of the smallest group."""
         sizes = self.table.batches[0]
         return float(sizes[0]), float(sizes[-1])
