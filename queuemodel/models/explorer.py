@@ -1,4 +1,4 @@
-"""What-ifs as sliders in a notebook: those of a report, computed by the model itself."""
+"""Sliders of what-ifs in a notebook: those of a report, computed by the model itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..curves.what_ifs import what_ifs_of
 
 
 class Explorer:
-    """Made by a model's ``explore``; below the sliders is an output of its own, which an exported notebook keeps.
+    """Sliders of a model's ``explore``, above an output that an exported notebook keeps.
 
     ``controls`` are what-ifs by name, ``goals`` those of `plan`; ``kept`` curves are drawn beside ``curve``.
     """
@@ -26,11 +26,12 @@ class Explorer:
     def __init__(self, model: Any, *, workers: int) -> None:
         widgets = extra("ipywidgets", "notebook", what="explore")
         self._notebook = extra("IPython.display", "notebook", what="explore")
-        most = require_count(workers, "explore: workers")
-        self.controls = {"workers": widgets.IntSlider(most, 1, max(128, most), description="workers")}
-        for one in what_ifs_of(model.throughput(np.unique([1, most])), every=True):
-            options, start = [(one.worded(value), value) for value in one.choices], one.choices.index(one.value)
-            self.controls[one.name] = widgets.SelectionSlider(options=options, index=start, description=one.label)
+        max_workers = require_count(workers, "explore: workers")
+        self.controls = {"workers": widgets.IntSlider(max_workers, 1, max(128, max_workers), description="workers")}
+        for what_if in what_ifs_of(model.throughput(np.unique([1, max_workers])), every=True):  # two points are enough
+            options, start = [(what_if.worded(x), x) for x in what_if.choices], what_if.choices.index(what_if.value)
+            slider = widgets.SelectionSlider(options=options, index=start, description=what_if.label)
+            self.controls[what_if.name] = slider
         self._start = {name: control.value for name, control in self.controls.items()}
         self.goals = {
             "epochs": widgets.FloatText(1.0, description="epochs"),
@@ -39,30 +40,31 @@ class Explorer:
         }
         self.keep, self.kept = widgets.Button(description="keep to compare"), dict[str, ThroughputCurve]()
         self.keep.on_click(self._keep)
-        changed = [*self.controls.values(), *self.goals.values()]
-        self._given, self._handle, self._box = model, None, widgets.VBox([*changed, self.keep])
-        for control in changed:
+        controls = [*self.controls.values(), *self.goals.values()]
+        self._model, self._handle, self._box = model, None, widgets.VBox([*controls, self.keep])
+        for control in controls:
             control.style.description_width, control.layout.width = "14em", "34em"
             control.observe(self._predict, "value")
         self._predict()
 
     def _keep(self, _: object = None) -> None:
-        """Draw this curve beside all later ones."""
+        """Keep this curve in the figure of all later ones."""
         self.kept[self.message] = self.curve
         self._predict()
 
     def _predict(self, _: object = None) -> None:
-        changes = {name: one.value for name, one in self.controls.items() if one.value != self._start[name]}
+        """Predict the curve, and plan by the goals, as controls are."""
+        changes = {name: slider.value for name, slider in self.controls.items() if slider.value != self._start[name]}
         counts = range(1, 1 + (changes.pop("workers", None) or self.controls["workers"].value))
         self.message = ", ".join(f"{name}={value:.4g}" for name, value in changes.items()) or "as given"
         try:
             with warnings.catch_warnings(action="ignore", category=QueueModelWarning):  # the caption has it
-                curve = self._given.what_if(**changes).throughput(counts)
-                before = {"as given": self._given.throughput(counts)} if changes else {}
-            asked = {name: one.value for name, one in self.goals.items() if one.value}
-            self.plan = plan(curve, **asked) if asked.keys() - {"epochs"} else None
-            self.curve, self._curves = curve, before | self.kept | {self.message: curve}
-        except QueueModelError as error:
+                curve = self._model.what_if(**changes).throughput(counts)
+                baseline = {"as given": self._model.throughput(counts)} if changes else {}
+            goals = {name: control.value for name, control in self.goals.items() if control.value}
+            self.plan = plan(curve, **goals) if goals.keys() - {"epochs"} else None  # epochs alone are no goal
+            self.curve, self._curves = curve, baseline | self.kept | {self.message: curve}
+        except QueueModelError as error:  # the last curve stays, under the reason
             self.message += f": {error}"
         if self._handle is not None:
             self._handle.update(self._shown())

@@ -1,4 +1,4 @@
-"""Which of several types of machine to rent, and how many: each type's curve, its price, and the plan that follows."""
+"""Plans over types of machine to rent: each type's curve, its price, and how many of which type to take."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ from .predict import Data, PathName, as_data, load, predict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: Settings of `predict` that are no fields of `Scenario`, and how each is read from text.
+INSTANCE_SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": count_in}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +81,20 @@ def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
     DataError
         One line that names the file, the line, the column and the value.
     """
-    found: dict[str, Instance] = {}
+    instances: dict[str, Instance] = {}
     optional = ("bandwidth", "accelerator_speed", "latency")
     for row in read_rows(path, required=("name", "price"), optional=optional, what="instances"):
         name = row.text("name")
-        if name in found:
+        if name in instances:  # a plan names types, not lines
             raise DataError(f"{row.where}: name {name!r} stands twice; leave one")
-        found[name] = Instance(
+        instances[name] = Instance(
             name,
             price=row.number("price", positive=True),
             bandwidth=row.quantity("bandwidth", _link, largest=FASTEST_LINK),
             accelerator_speed=row.number("accelerator_speed", 1.0, positive=True),
             latency=row.quantity("latency", parse_latency),
         )
-    return list(found.values())
+    return list(instances.values())
 
 
 def _link(text: str) -> float:
@@ -100,7 +103,7 @@ def _link(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one type of machine comes to: its curve, and the answer on it."""
+    """A type of machine with its curve, and the plan on it."""
 
     instance: Instance
     plan: Plan
@@ -112,7 +115,7 @@ class Offer:
 
     @property
     def choice(self) -> Choice:
-        """What answers all of the question."""
+        """The choice that meets all goals of the question."""
         return self.plan.choices[0]
 
     @property
@@ -124,8 +127,8 @@ class Offer:
         """The offer as a row of a table (times in hours)."""
         c, curve = self.choice, self.curve
         at = None if c.workers is None else int((curve.workers == c.workers).argmax())
-        speeds = (curve.steps_per_second, curve.lower, curve.upper)
-        X, low, high = (None if at is None else float(speed[at]) * curve.batch_size for speed in speeds)
+        ends = (curve.steps_per_second, curve.lower, curve.upper)
+        X, low, high = (None if at is None else float(end[at]) * curve.batch_size for end in ends)  # examples/s
         row: dict[str, Any] = {
             "instance": self.instance.name,
             "workers": c.workers,
@@ -143,7 +146,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class InstancePlan(Result):
-    """Types of machine with how many of each, the cheapest first and those that will not do last."""
+    """Offers of types of machine, the cheapest first and those that miss the goal last."""
 
     offers: tuple[Offer, ...]
     currency: str = ""
@@ -151,7 +154,7 @@ class InstancePlan(Result):
 
     @property
     def cheapest(self) -> Offer | None:
-        """The one to take; None where no type will do."""
+        """The recommended offer; None where no type meets the goal."""
         return self.offers[0] if self.offers[0].choice.workers is not None else None
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -159,13 +162,13 @@ class InstancePlan(Result):
         return [offer._to_row() for offer in self.offers]
 
     def _shown_rows(self) -> list[dict[str, Any]]:
-        """Times and costs where there is something to pay for, else throughput and what an hour of it costs."""
-        others = () if any(math.isfinite(offer.choice.cost) for offer in self.offers) else ("examples", "price")
+        """Times and costs where there is something to pay for, else throughput and the price of an hour."""
+        hourly = () if any(math.isfinite(offer.choice.cost) for offer in self.offers) else ("examples", "price")
         point = any(offer.choice.workers_point != offer.choice.workers for offer in self.offers)
         return in_use([
             {"instance": offer.instance.name}
             | offer.choice._shown(offer.curve, self.currency, point=point)
-            | {name: value for name, value in offer._to_row().items() if others and name.startswith(others)}
+            | {name: value for name, value in offer._to_row().items() if hourly and name.startswith(hourly)}
             for offer in self.offers
         ])  # fmt: skip
 
@@ -186,13 +189,13 @@ class InstancePlan(Result):
         return f"{self.cheapest.instance.name}: {self.cheapest.plan.answer()}"
 
     def notes(self) -> list[str]:
-        """What is trained, assumed, and which types meet the goal by the point estimate alone."""
+        """Types that meet the goal by the point estimate only, the work, and the curve's notes."""
         first = self.offers[0]
-        sure = first.choice.probability
-        unsure = [o.instance.name for o in self.offers if sure and o.choice.workers and not o.choice.probability]
-        less = f"{', '.join(unsure)}: by the point estimate only" if unsure else ""
+        offers = self.offers if first.choice.probability else ()  # without one, the goal is met by point estimates only
+        by_estimate = [o.instance.name for o in offers if o.choice.workers and not o.choice.probability]
+        by_point = f"{', '.join(by_estimate)}: by the point estimate only" if by_estimate else ""
         work = f"{first.plan.work} to train" if first.plan.work else ""
-        return list(filter(None, [less, work, *first.curve.notes()]))
+        return list(filter(None, [by_point, work, *first.curve.notes()]))
 
     def caption(self) -> str:
         """The answer, after an assumed strategy."""
@@ -253,50 +256,52 @@ def plan_instances(
     --------
     >>> from queuemodel import example_profile
     >>> offers = [Instance("small", price=0.5), Instance("fast", price=1.2, bandwidth=25e6, accelerator_speed=2.0)]
-    >>> found = plan_instances(example_profile("alexnet-60"), offers, method="mva", throughput=60.0)
-    >>> [(offer.instance.name, offer.choice.workers) for offer in found.offers]
+    >>> answer = plan_instances(example_profile("alexnet-60"), offers, method="mva", throughput=60.0)
+    >>> [(offer.instance.name, offer.choice.workers) for offer in answer.offers]
     [('fast', 1), ('small', 8)]
     """
     data, counts = as_data(data), list(workers) if isinstance(workers, Iterable) else [workers]
-    if own := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
-        raise ModelError(f"plan_instances: each instance has its own {own[0]}; leave it out")
+    if of_instances := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
+        raise ModelError(f"plan_instances: each instance has its own {of_instances[0]}; leave it out")
     if deadline is not None and throughput is not None:
         raise ModelError("plan_instances: deadline and throughput exclude each other; specify one")
     work = {"epochs": epochs, "steps": steps, "examples": examples, "tokens": tokens}
     goal: dict[str, Any] = work | {"dataset_size": dataset_size, "currency": currency}
     goal |= {"deadline": deadline} if throughput is None else {"throughput": throughput}
-    paid = throughput is None or any(amount is not None for amount in work.values())
+    paid = throughput is None or any(amount is not None for amount in work.values())  # else an hour has a price alone
     offers = []
-    for one in instances:
-        if not isinstance(one, Instance):
-            raise ModelError(
-                f"plan_instances: expected Instances, got {type(one).__name__}; `read_instances` reads them"
-            )
-        machine = {"bandwidth": one.bandwidth, "latency": one.latency}
-        if one.accelerator_speed != 1.0:
-            machine["accelerator_speed"] = one.accelerator_speed
-        try:
-            curve = predict(data, workers=counts, **fields | {k: v for k, v in machine.items() if v is not None})
-        except ModelError as error:
-            raise ModelError(f"instance {one.name!r}: {error}") from None
-        offers.append(Offer(one, plan(curve, price_per_node_hour=one.price if paid else None, **goal)))
+    for instance in instances:
+        curve = _curve_on(instance, data, counts, fields)
+        offers.append(Offer(instance, plan(curve, price_per_node_hour=instance.price if paid else None, **goal)))
     if not offers:
         raise ModelError("plan_instances: instances must name at least one type of machine, got none")
     money = attrgetter("choice.cost" if throughput is None else "hourly")
+    # those that meet the goal, then those that do by the point estimate only, then the others; each the cheapest first
     offers.sort(key=lambda o: (o.choice.workers is None, o.choice.probability is None, money(o)))
     return InstancePlan(tuple(offers), currency or "")
 
 
-#: Settings of `predict` beside fields of `Scenario`.
-INSTANCE_SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": count_in}
+def _curve_on(instance: Instance, data: Any, workers: list[int], fields: dict[str, Any]) -> ThroughputCurve:
+    """Throughput on a type of machine."""
+    if not isinstance(instance, Instance):
+        kind = type(instance).__name__
+        raise ModelError(f"plan_instances: expected Instances, got {kind}; `read_instances` reads them")
+    speed = (
+        None if instance.accelerator_speed == 1.0 else instance.accelerator_speed
+    )  # tables do not answer another one
+    machine = {"bandwidth": instance.bandwidth, "latency": instance.latency, "accelerator_speed": speed}
+    try:
+        return predict(data, workers=workers, **fields | {k: v for k, v in machine.items() if v is not None})
+    except ModelError as error:
+        raise ModelError(f"instance {instance.name!r}: {error}") from None
 
 
 def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
-    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from what was measured at ``path``.
+    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from the data at ``path``.
 
     ``settings`` are those of `queuemodel.models.predict`, as text: ``{"strategy": "sync-ps", "bandwidth":
     "10Gbit/s"}``. Recorded steps are solved as a closed network, if that covers the strategy, unless ``method``
-    specifies otherwise. Throughputs for which no strategy is given warn of that which is assumed.
+    specifies otherwise. An assumed strategy of throughputs is a warning.
     """
     fields: dict[str, Any] = {}
     for name, text in settings.items():
@@ -306,14 +311,14 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
             )
         fields[name] = INSTANCE_SETTINGS[name](text) if name in INSTANCE_SETTINGS else FIELD_KINDS[name](text, name)
     data = load(path)
-    least = 1
+    min_workers = 1
     if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:
         numbers = {name: value for name, value in fields.items() if name in ("strategy", *NUMBERS.values())}
         waiting = Scenario(**numbers).synchronization
-        least = waiting.least_workers
-        if waiting.solvable:
+        min_workers = waiting.least_workers  # a server that takes k gradients at once needs k workers
+        if waiting.solvable:  # milliseconds a curve, where simulations take seconds
             fields.setdefault("method", "mva")
-    curve = predict(cast(Data, data), workers=range(least, most + 1), **fields)
+    curve = predict(cast(Data, data), workers=range(min_workers, most + 1), **fields)
     if curve.assumption:
         warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
     return curve

@@ -1,4 +1,4 @@
-"""The knee: on how many nodes a job loses a tenth of its rate per worker, which two points before it do not show."""
+"""The knee: the number of nodes on which a job loses a tenth of its rate per worker, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 
 from ..base.estimates import Parameter
 
-#: Share of the rate per worker that is lost there, a definition; most nodes on which it is looked for.
-LOST, MOST_NODES = 0.1, 16_384
+LOST, MOST_NODES = 0.1, 16_384  #: Lost share of the rate per worker, a definition; most nodes of a search for it.
 
 
 def knee_of(nodes: np.ndarray, rate: np.ndarray) -> np.ndarray:
@@ -15,24 +14,25 @@ def knee_of(nodes: np.ndarray, rate: np.ndarray) -> np.ndarray:
 
     ``nodes`` (n,) increase, ``rate`` (n, B) are draws of its logarithm.
     """
-    lost = rate < np.maximum.accumulate(rate) + np.log1p(-LOST)
+    lost = rate < np.maximum.accumulate(rate) + np.log1p(-LOST)  # r(k) < (1 - LOST) max r(j), j <= k
     return np.where(lost.any(axis=0), nodes[lost.argmax(axis=0)], np.inf)
 
 
 def knee_parameter(knee: np.ndarray, measured: float) -> Parameter:
-    """As a parameter, identified where it is among the ``measured`` nodes."""
-    ends = np.quantile(knee, [0.15866, 0.5, 0.84134], method="nearest")
-    low, middle, high = np.where(ends < np.inf, ends, np.nan).tolist()
+    """The knee as a parameter, identified where it is among the ``measured`` nodes."""
+    # one standard error either way, as of a normal law; "nearest", since inf cannot be interpolated
+    quantiles = np.quantile(knee, [0.15866, 0.5, 0.84134], method="nearest")
+    low, median, high = np.where(quantiles < np.inf, quantiles, np.nan).tolist()
     return Parameter(
-        "knee", middle, "nodes", standard_error=(high - low) / 2, origin="derived", identified=middle <= measured,
+        "knee", median, "nodes", standard_error=(high - low) / 2, origin="derived", identified=median <= measured,
         note="10 % of the rate per GPU is lost",
     )  # fmt: skip
 
 
 def knee_note(knee: np.ndarray, most: int = MOST_NODES) -> str:
-    """Its median and 90 % interval, in words; ``most``: nodes up to which it was looked for."""
-    low, middle, high = (
+    """The knee's median and 90 % interval as a clause; ``most``: nodes up to which it is looked for."""
+    low, median, high = (
         f"{nodes:,.0f}" if nodes < np.inf else f"over {most:,}"
         for nodes in np.quantile(knee, [0.05, 0.5, 0.95], method="nearest").tolist()
     )
-    return f"knee (10 % per GPU lost) on {middle} nodes, 90 % between {low} and {high}"
+    return f"knee (10 % per GPU lost) on {median} nodes, 90 % between {low} and {high}"

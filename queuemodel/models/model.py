@@ -1,4 +1,4 @@
-"""What every model answers with, and the one way from an answer to a curve."""
+"""Base of all models: their outcome, its posterior given measurements, and the curve that follows."""
 
 from __future__ import annotations
 
@@ -22,62 +22,65 @@ from ..profile.scenario import Changes, Scenario, of_group, require_answered
 from ..profile.throughputs import doubt
 from .explorer import Explorer
 
-NONE = np.empty(0)
-
 Data: TypeAlias = Profile | Sequence[Measurement]
-#: A model's refusal of data that are another model's.
-OTHER_DATA = "-"
-#: Fields of a scenario that are no change of a model's.
+NONE = np.empty(0)
+OTHER_DATA = "-"  #: A model's refusal of data that are another model's.
+#: Fields of a scenario that describe the job or the data: no change of a model's.
 NO_CHANGES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *of_group("network"))
-
-#: Fields of a scenario that differ from the machines of the data, and are not their description.
+#: Fields of a scenario that differ from the machines of the data.
 CHANGED = (
     *of_group("machines"), *of_group("shards"), *of_group("rounds"), *of_group("sharded"), "worker_bandwidth",
     "straggler_probability", "straggler_slowdown",
+)  # fmt: skip
+#: Fields of a curve that are those of its outcome.
+FROM_OUTCOME = (
+    "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption", "remarks",
+    "synchronous", "asynchronous",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Breakdown:
-    """Where the time of a step goes at n numbers of workers, and the asymptotes; see `ThroughputCurve`."""
+    """Times of a step by station at n numbers of workers, and the asymptotes; see `ThroughputCurve`."""
 
     stations: tuple[str, ...] = ()
-    utilization: np.ndarray = field(default_factory=lambda: NONE.reshape(0, 0))
-    residence_time: np.ndarray = field(default_factory=lambda: NONE.reshape(0, 0))
-    think_time: np.ndarray = field(default_factory=lambda: NONE)
-    bound_lower: np.ndarray = field(default_factory=lambda: NONE)
+    utilization: np.ndarray = field(default_factory=lambda: NONE.reshape(0, 0))  # (n, K)
+    residence_time: np.ndarray = field(default_factory=lambda: NONE.reshape(0, 0))  # (n, K): s
+    think_time: np.ndarray = field(default_factory=lambda: NONE)  # (n,): s
+    bound_lower: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Steps per second
     bound_upper: np.ndarray = field(default_factory=lambda: NONE)
-    saturation_workers: float = math.inf
+    saturation_workers: float = math.inf  # N*
     bottleneck: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """What a model predicts at n numbers of workers, before an interval is asked for."""
+    """Predicted distribution of throughput at n numbers of workers."""
 
     workers: np.ndarray  # (n,): Increasing, the base of speedup among them
     throughput: np.ndarray  # (n,): Steps of all workers per second
     prediction: Prediction  # At these places
     kinds: tuple[str, ...] = ()  # Names of its kinds of network, where there are several
     noise: np.ndarray | float = 0.0  # (n,): Relative standard error of a measurement there, unless it has its own
-    breakdown: Callable[[np.ndarray], Breakdown] = lambda X: Breakdown()  # of the throughput that is predicted
+    breakdown: Callable[[np.ndarray], Breakdown] = lambda X: Breakdown()  # At a throughput (n,)
     method: str
     remarks: tuple[Note, ...] = ()
     assumption: str = ""
     parameter_servers: int = 0
     workers_per_node: int = 1
-    profiled_workers: int = 0  # Most that were measured on such machines
-    measured: tuple[tuple[int, float], ...] = ()
-    synchronous: bool = False  # All make their steps together
-    asynchronous: bool = False  # Nobody waits for anybody, but for the servers
-    steps_per_round: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Where these are not one of each worker
+    profiled_workers: int = 0  # The most that were measured on these machines
+    measured: tuple[tuple[int, float], ...] = ()  # Workers and steps per second
+    synchronous: bool = False  # Steps of all workers make a round
+    asynchronous: bool = False  # Workers wait for servers alone
+    steps_per_round: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Unless one of each worker
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Model(Result):
-    """What was fitted to one kind of data; changed by `what_if`, asked by `throughput`.
+    """A fit to one kind of data; changed by `what_if`, predicts `throughput`.
 
-    A model says what it found (`parameters`, `remarks`), which questions it answers (``changes``), and its `outcome`.
+    A model has its fit (`parameters`, `remarks`), the fields of `Scenario` that it answers (``changes``), and its
+    `outcome`.
     """
 
     scenario: Scenario = field(default_factory=Scenario)  # What differs from the machines of the data
@@ -93,12 +96,12 @@ class Model(Result):
 
     @property
     def unit(self) -> str:
-        """Of a batch: examples, tokens, ...; "" where no batch size is known."""
+        """Unit of a batch: examples, tokens, ...; "" where no batch size is known."""
         return "examples"
 
     @property
     def remarks(self) -> tuple[Note, ...]:
-        """What this fit cannot know, and what contradicts it."""
+        """Notes on what the fit does not determine, and what contradicts it."""
         return ()
 
     @property
@@ -108,7 +111,7 @@ class Model(Result):
 
     @property
     def parameters(self) -> Parameters:
-        """What was fitted, and how far to trust it."""
+        """Fitted parameters with their errors."""
         return Parameters(self._parameters)
 
     @property
@@ -122,11 +125,11 @@ class Model(Result):
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes per second of each host's link, nominal; None where nobody knows."""
+        """Bytes per second of each host's link, nominal; None where it is not known."""
         return None
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """Throughput at these numbers of workers, and perhaps at others between them."""
+        """The outcome at these numbers of workers, without the model's conditions."""
         raise NotImplementedError
 
     @property
@@ -136,7 +139,7 @@ class Model(Result):
 
     @property
     def conditions(self) -> Sequence[Measurement]:
-        """Measurements of jobs that train in this way, beyond what the fit has used."""
+        """Measurements of the same job and strategy, but those that the fit has used."""
         return ()
 
     def machines_of(self, point: Measurement) -> Scenario:
@@ -151,10 +154,10 @@ class Model(Result):
         """Refuse a scenario that the data do not answer."""
 
     def what_if(self, **changes: Unpack[Changes]) -> Self:
-        """The same job on other machines, or trained in another way.
+        """The same job on other machines, or with another strategy.
 
-        Changes are fields of `Scenario`, relative to the data whatever their order. One that is asked for again
-        replaces the earlier one; accelerator speeds multiply.
+        Changes are fields of `Scenario`, relative to the data; their order does not matter. A field that changes again
+        is replaced; accelerator speeds multiply.
 
         Returns
         -------
@@ -194,8 +197,8 @@ class Model(Result):
         workers : iterable of int
             Increasing numbers of workers.
         confidence : float
-            Probability of the interval of what would be measured in a minute. It covers the sampling of what was
-            recorded, the fit, and the model's own error as docs/validation measured it.
+            Probability of the interval of a measurement of a minute. It covers the sampling of recorded steps or
+            rounds, the fit, and the model's own error as docs/validation measured it.
         seed : int
             Of models that draw.
         **changes
@@ -213,7 +216,7 @@ class Model(Result):
         return finish(model, model.posterior(counts, seed=seed), counts, confidence)
 
     def posterior(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """The outcome at these numbers of workers and at the base of speedup, given all measurements."""
+        """The outcome at these numbers of workers and at the base of speedup, given the model's conditions."""
         return conditioned(self, self._unconditioned(workers, seed), seed=seed)
 
     def _unconditioned(self, workers: np.ndarray, seed: int) -> Outcome:
@@ -228,12 +231,14 @@ class Model(Result):
         """
         if not same(self, replace(other, scenario=self.scenario)):
             return None
-        found = {one.scenario: one._unconditioned(workers, seed) for one in (self, other)}
-        if len({one.prediction.draws for one in found.values()}) > 1:
+        outcomes = {model.scenario: model._unconditioned(workers, seed) for model in (self, other)}
+        if len({outcome.prediction.draws for outcome in outcomes.values()}) > 1:
             return None
-        posterior, first, _ = joint_posterior(self, found, seed=seed)
-        at = [first[one.scenario] + np.searchsorted(found[one.scenario].workers, workers) for one in (self, other)]
-        return posterior.over(*at)
+        posterior, first, _ = joint_posterior(self, outcomes, seed=seed)
+        here, there = (
+            first[m.scenario] + np.searchsorted(outcomes[m.scenario].workers, workers) for m in (self, other)
+        )
+        return posterior.over(here, there)
 
     def explore(self, *, workers: int = 32) -> Explorer:
         """The what-ifs of a report as sliders in a notebook, with the curve of 1 to ``workers`` workers.
@@ -251,26 +256,26 @@ class Model(Result):
 
     def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows without what is in notes."""
-        return [one.to_row(shown=True) for one in self.parameters]
+        return [parameter.to_row(shown=True) for parameter in self.parameters]
 
     def answer(self) -> str:
         """The caption without the remarks."""
         return self.caption().removesuffix(self.note).removesuffix("; ")
 
     def notes(self) -> list[str]:
-        """What the fit assumes, does not determine, and what contradicts it."""
+        """The remarks in the order of their use."""
         return ranked(self.remarks)
 
     def _details(self) -> list[str]:
         """Notes of the parameters."""
-        return [f"{one.name}: {one.note}" for one in self.parameters if one.note]
+        return [f"{parameter.name}: {parameter.note}" for parameter in self.parameters if parameter.note]
 
 
 class ModelKind(Protocol):
-    """A kind of model, a folder of this one: for which data and questions it is, and how it is made of them."""
+    """A kind of model, a folder of this one: the data and questions that it answers, and its fit to them."""
 
-    METHOD: str  # of `predict`, that asks for it
-    NEEDS: str  # Which data
+    METHOD: str  # Argument of `predict` that selects it
+    NEEDS: str  # The data
 
     def refuses(self, data: Data, question: Scenario) -> str:
         """Why it has no answer, `OTHER_DATA`, or "" where it has one."""
@@ -280,67 +285,69 @@ class ModelKind(Protocol):
 
 
 def on_nodes(data: object) -> bool:
-    """Whether it is a table that says on how many nodes GPUs were measured."""
+    """Whether data are a table of GPUs on nodes."""
     return isinstance(data, Sequence) and any(getattr(point, "nodes", None) is not None for point in data)
 
 
 def strategy_of(data: Data, question: Scenario) -> str:
-    """How the job trains: as specified, recorded, or else asynchronously."""
-    recorded = isinstance(data, Profile) and data.rounds and not data.steps
-    told = getattr(data, "strategy", "") or ("all-reduce" if recorded or on_nodes(data) else "async-ps")
-    return question.strategy or told
+    """The strategy as specified, or recorded, or else asynchronous."""
+    rounds = isinstance(data, Profile) and data.rounds and not data.steps
+    recorded = getattr(data, "strategy", "") or ("all-reduce" if rounds or on_nodes(data) else "async-ps")
+    return question.strategy or recorded
 
 
 def changes_of(question: Scenario) -> dict[str, Any]:
-    """What differs from the machines of the data."""
+    """Fields that differ from the machines of the data."""
     return {name: value for name, value in question.specified.items() if name not in NO_CHANGES}
 
 
 def joint_posterior(
     model: Model, outcomes: dict[Scenario, Outcome], *, seed: int
 ) -> tuple[Prediction, dict[Scenario, int], list[Measurement]]:
-    """Of several scenarios of a fit, given what was measured of jobs that train in this way, here or on other machines.
+    """Posterior of several scenarios of a fit, given the model's conditions on their or other machines.
 
-    Beside it, the first place of each scenario, and the outliers among the measurements.
+    With it come the first place of each scenario, and the outliers among the conditions.
     """
-    points, found = model.conditions, dict(outcomes)
+    points, asked = model.conditions, tuple(outcomes)
     machines = [
-        next((one for one in outcomes if replace(model, scenario=one).is_here(point)), model.machines_of(point))
-        for point in points
+        next((scenario for scenario in asked if replace(model, scenario=scenario).is_here(p)), model.machines_of(p))
+        for p in points
     ]
-    for scenario in machines:
-        if scenario not in found:
-            counts = {1, *(point.workers for point, one in zip(points, machines, strict=True) if one == scenario)}
-            found[scenario] = replace(model, scenario=scenario).outcome(np.array(sorted(counts)), seed=seed)
-    prediction = reduce(Prediction.joined, (one.prediction for one in found.values()))
-    first = dict(zip(found, np.cumsum([0, *(len(one.workers) for one in found.values())]).tolist(), strict=False))
+    outcomes = dict(outcomes)
+    for scenario in machines:  # other machines join as further places: errors there are correlated with errors here
+        if scenario not in outcomes:
+            counts = {1, *(p.workers for p, place in zip(points, machines, strict=True) if place == scenario)}
+            outcomes[scenario] = replace(model, scenario=scenario).outcome(np.array(sorted(counts)), seed=seed)
+    joint = reduce(Prediction.joined, (outcome.prediction for outcome in outcomes.values()))
+    sizes = [len(outcome.workers) for outcome in outcomes.values()]
+    first = dict(zip(outcomes, np.cumsum([0, *sizes]).tolist(), strict=False))
     if not points:
-        return prediction, first, []
+        return joint, first, []
     at = [
-        first[one] + int(np.searchsorted(found[one].workers, point.workers))
-        for one, point in zip(machines, points, strict=True)
+        first[scenario] + int(np.searchsorted(outcomes[scenario].workers, p.workers))
+        for scenario, p in zip(machines, points, strict=True)
     ]
-    usual = np.concatenate([np.broadcast_to(one.noise, one.workers.shape) for one in found.values()])
-    noise = np.array([point.relative_error(float(usual[place])) for point, place in zip(points, at, strict=True)])
-    posterior, outliers = prediction.condition(at, np.log([point.steps_per_second for point in points]), noise)
-    return posterior, first, [point for point, off in zip(points, outliers, strict=True) if off]
+    noises = np.concatenate([np.broadcast_to(outcome.noise, outcome.workers.shape) for outcome in outcomes.values()])
+    noise = np.array([p.relative_error(float(noises[place])) for p, place in zip(points, at, strict=True)])
+    posterior, outliers = joint.condition(at, np.log([p.steps_per_second for p in points]), noise)
+    return posterior, first, [p for p, outlier in zip(points, outliers, strict=True) if outlier]
 
 
 def conditioned(model: Model, outcome: Outcome, *, seed: int) -> Outcome:
     """The outcome, given the model's conditions."""
     if not (points := model.conditions):
         return outcome
-    posterior, _, wrong = joint_posterior(model, {model.scenario: outcome}, seed=seed)
+    posterior, _, outliers = joint_posterior(model, {model.scenario: outcome}, seed=seed)
     posterior = posterior.at(np.arange(len(outcome.workers)))
-    likely = sorted(zip(posterior.kinds(len(outcome.kinds) or 1).tolist(), outcome.kinds, strict=False), reverse=True)
-    by = ", ".join(f"{name} {percent(share)}" for share, name in likely)
-    calibrated = ": ".join(filter(None, [f"calibrated by {counted(len(points), 'measurement')}", by]))
-    against = doubt(wrong, "the prediction and the other measurements") if wrong else ""
+    shares = sorted(zip(posterior.kinds(len(outcome.kinds) or 1).tolist(), outcome.kinds, strict=False), reverse=True)
+    kinds = ", ".join(f"{name} {percent(share)}" for share, name in shares)
+    calibrated = ": ".join(filter(None, [f"calibrated by {counted(len(points), 'measurement')}", kinds]))
+    against = doubt(outliers, "the prediction and the other measurements") if outliers else ""
     return replace(
         outcome,
-        throughput=posterior.interval(0.9)[0],
+        throughput=posterior.interval(0.9)[0],  # the median
         prediction=posterior,
-        method=outcome.method.replace(outcome.kinds[0], likely[0][1]) if outcome.kinds else outcome.method,
+        method=outcome.method.replace(outcome.kinds[0], shares[0][1]) if outcome.kinds else outcome.method,
         remarks=(Note(calibrated), Note(against, "doubt"), *outcome.remarks),
     )
 
@@ -349,36 +356,24 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
     """The curve of an outcome at some of its numbers of workers."""
     X = outcome.throughput
     _, lower, upper = outcome.prediction.interval(confidence)
-    lower, upper = np.minimum(lower, X), np.maximum(upper, X)
-    at, parts = np.searchsorted(outcome.workers, workers), outcome.breakdown(X)
-    rows = {
-        name: value[at] if len(value) else value
-        for name in ("utilization", "residence_time", "think_time", "bound_lower", "bound_upper")
-        for value in [getattr(parts, name)]
+    at = np.searchsorted(outcome.workers, workers)
+    breakdown: dict[str, Any] = {
+        name: value[at] if isinstance(value, np.ndarray) and len(value) else value
+        for name, value in vars(outcome.breakdown(X)).items()
     }
     return ThroughputCurve(
         workers=workers,
         steps_per_second=X[at],
-        lower=lower[at],
-        upper=upper[at],
+        lower=np.minimum(lower, X)[at],  # a point estimate is not always the median, and stays inside
+        upper=np.maximum(upper, X)[at],
         single=float(X[np.searchsorted(outcome.workers, model.base_workers)]) / model.base_workers,
         base_workers=model.base_workers,
         batch_size=model.job.batch_size,
         unit=model.unit,
         dataset_size=model.job.dataset_size,
         confidence=confidence,
-        stations=parts.stations,
-        saturation_workers=parts.saturation_workers,
-        bottleneck=parts.bottleneck,
-        **rows,
+        **breakdown,
         **{name: getattr(outcome, name) for name in FROM_OUTCOME},
         steps_per_round=outcome.steps_per_round[at] if len(outcome.steps_per_round) else NONE,
         model=model,
     )
-
-
-#: Fields of a curve that are those of its outcome.
-FROM_OUTCOME = (
-    "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption", "remarks",
-    "synchronous", "asynchronous",
-)  # fmt: skip

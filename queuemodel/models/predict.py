@@ -1,4 +1,4 @@
-"""The verbs: a profile or measurements, and a question, to a model, a curve or a simulation.
+"""The verbs `fit`, `predict` and `simulate`: from data and a question to a model, a curve or a simulation.
 
 A question is read and refused here, once; its model is the first of `MODELS` that does not refuse it.
 """
@@ -31,15 +31,12 @@ from .rounds import RoundModel, SimulatedRounds, simulate_rounds
 from .scaling.table import TABLE_FIELDS
 from .simulation.model import SimulationModel, on_links
 
-#: In order of preference.
-MODELS: tuple[ModelKind, ...] = (sharded, simulation, closed_network, rounds, scaling)
 PathName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = PathName | Iterable[Measurement | Profile | PathName]
-
+MODELS: tuple[ModelKind, ...] = (sharded, simulation, closed_network, rounds, scaling)  #: In order of preference.
 METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
-#: Ways of training without servers; and what these have not.
-ON_NODES = ("all-reduce", *SHARDED)
-OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))
+ON_NODES = ("all-reduce", *SHARDED)  #: Strategies without parameter servers.
+OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))  #: Fields that apply to parameter servers only.
 
 
 def fit(
@@ -62,8 +59,8 @@ def fit(
     data : Profile, or measurements
         Or the path of one; measurements also as a DataFrame, a dict of columns, or a list of dicts.
     scenario : Scenario, optional
-        How the job trains (what the profile recorded unless given, and asynchronously for throughputs
-        alone), and what differs from the profile.
+        The strategy (the profile's unless given, and asynchronous servers for throughputs alone), and what differs from
+        the profile.
     throughputs : sequence of Measurement
         Measured for other node counts, besides those in the profile; or paths of tables of them.
     seed : int
@@ -88,8 +85,8 @@ def fit(
     FitError
         When there is nothing to fit.
     ModelError
-        For what is neither profile nor throughputs, an unknown strategy or form, a number that the strategy has not, or
-        measurements that it is not distinguishable from.
+        For data that are neither profile nor throughputs, an unknown strategy or form, a parameter that the strategy
+        does not have, or data that do not identify the strategy.
 
     Warns
     -----
@@ -102,14 +99,22 @@ def fit(
     >>> model.parameters["step"].interval()
     0.256 s (0.244 to 0.267), 90 % interval
     """
-    data = cast(Data, as_data(data))
-    require_measured(data, "fit")
-    measured = as_throughputs(measured_besides(data, throughputs))
-    require_seed(seed, "fit: seed")
-    question = (scenario or Scenario()).updated(**fields)
-    require_answerable(data, question)
+    data, question, measured = _question_of("fit", data, scenario, throughputs, seed, fields)
     kind = kind_of_model(data, question, [kind for kind in MODELS if kind is not simulation])
     return kind.of(data, question, measured, seed=seed)
+
+
+def _question_of(
+    verb: str, source: Data | PathName, scenario: Scenario | None, throughputs: Measured, seed: int, fields: Any
+) -> tuple[Data, Scenario, list[Measurement]]:
+    """Data, question and measured throughputs of a verb's arguments."""
+    data = cast(Data, as_data(source))
+    require_measured(data, verb)
+    measured = as_throughputs(measured_besides(data, throughputs))
+    require_seed(seed, f"{verb}: seed")
+    question = (scenario or Scenario()).updated(**fields)
+    require_answerable(data, question)
+    return data, question, measured
 
 
 def kind_of_model(data: Data, question: Scenario, kinds: Sequence[ModelKind] = MODELS) -> ModelKind:
@@ -118,16 +123,17 @@ def kind_of_model(data: Data, question: Scenario, kinds: Sequence[ModelKind] = M
     Raises
     ------
     ModelError
-        Why none has.
+        The first reason why none has, and another method that has one.
     """
     reasons = [kind.refuses(data, question) for kind in kinds]
     if "" in reasons:
         return kinds[reasons.index("")]
     method = f"method {kinds[0].METHOD!r}" if len(kinds) == 1 else ""
-    own = next((one for one in reasons if one != OTHER_DATA), f"needs {kinds[0].NEEDS}")
-    other = [kind.METHOD for kind in MODELS if kind not in kinds and kind.METHOD and not kind.refuses(data, question)]
-    instead = f"; use method {other[0]!r}{'' if method else ' of predict'}" if other else ""
-    raise ModelError(f"{method or f'strategy {strategy_of(data, question)!r}'} {own}{instead}")
+    reason = next((reason for reason in reasons if reason != OTHER_DATA), f"needs {kinds[0].NEEDS}")
+    answering = [kind.METHOD for kind in MODELS if kind not in kinds and not kind.refuses(data, question)]
+    other = next(filter(None, answering), "")  # a method of another kind that has an answer
+    instead = f"; use method {other!r}{'' if method else ' of predict'}" if other else ""
+    raise ModelError(f"{method or f'strategy {strategy_of(data, question)!r}'} {reason}{instead}")
 
 
 def predict(
@@ -187,14 +193,9 @@ def predict(
     >>> predict(rows, batch_size=32, workers=[8, 64])[64]
     3.64 iterations/s (3.08 to 4.09), 90 % interval
     """
-    data = cast(Data, as_data(data))
-    require_measured(data, "predict")
-    measured = as_throughputs(measured_besides(data, throughputs))
     counts = require_workers(workers).tolist()
-    require_seed(seed, "predict: seed")
-    question = (scenario or Scenario()).updated(**fields)
-    require_answerable(data, question)
-    kind = kind_of_model(data, question, _asked(method))
+    data, question, measured = _question_of("predict", data, scenario, throughputs, seed, fields)
+    kind = kind_of_model(data, question, _kinds_by(method))
     if kind.METHOD:  # workers on parameter servers
         question.synchronization.require_workers(counts[0])
     if kind is not simulation and (name := next(iter(question.of(of_group("simulation"))), "")):
@@ -207,8 +208,8 @@ def predict(
     return model.throughput(counts, confidence=confidence, seed=seed)
 
 
-def _asked(method: str | Solver) -> Sequence[ModelKind]:
-    """The kinds of model that may answer by this method: all, or one."""
+def _kinds_by(method: str | Solver) -> Sequence[ModelKind]:
+    """Kinds of model with this method: all, or one."""
     if not isinstance(method, str):
         return [closed_network]
     require_choice(method, "predict: method", METHODS)
@@ -226,7 +227,7 @@ def simulate(
     progress: bool = False,
     **settings: Any,
 ) -> SimulatedRun | SimulatedRounds:
-    """Simulate a training job of so many workers, operation by operation or round by round.
+    """Simulate a training job, operation by operation or round by round.
 
     Parameters
     ----------
@@ -265,52 +266,52 @@ def simulate(
             raise ModelError(f"simulate: {next(iter(settings))} applies to recorded operations, not to {strategy}")
         model = cast(RoundModel, fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
-    waiting = question.synchronization
-    profile, question = question.on(profile)
-    if wrong := next((n for n in question.specified if n not in (*of_group("job"), *SimulationModel.changes)), None):
-        raise ModelError(f"simulate: {wrong} does not apply to a simulation of operations; use `predict`")
     require_count(workers, "simulate: workers")
-    waiting.require_workers(workers)
+    settings |= _operation_settings(profile, question, workers)
+    return simulate_operations(
+        question.on(profile)[0], workers=workers, steps=steps, seed=seed, confidence=confidence, progress=progress,
+        synchronization=question.synchronization, **settings,
+    )  # fmt: skip
+
+
+def _operation_settings(profile: Profile, question: Scenario, workers: int) -> dict[str, Any]:
+    """A question as settings of `simulate_operations`."""
+    question.synchronization.require_workers(workers)
+    profile, question = question.on(profile)
+    supported = (*of_group("job"), *SimulationModel.changes)
+    if unsupported := [name for name in question.specified if name not in supported]:
+        raise ModelError(f"simulate: {unsupported[0]} does not apply to a simulation of operations; use `predict`")
     speeds = question.of(("worker_speeds", "accelerator_speed"))
     changes = on_links(question, profile).of(SimulationModel.changes)
-    settings |= {name: value for name, value in changes.items() if name not in speeds}
-    if speeds:
+    settings = {name: value for name, value in changes.items() if name not in speeds}
+    if speeds:  # a slowdown is the inverse of a speed
         slower = slowdowns(workers, question.worker_speeds, question.accelerator_speed or 1.0)
         settings["slowdown"] = slower[:workers]
-    return simulate_operations(
-        profile,
-        workers=workers,
-        steps=steps,
-        seed=seed,
-        confidence=confidence,
-        progress=progress,
-        synchronization=waiting,
-        **settings,
-    )
+    return settings
 
 
 def require_answerable(data: Data, question: Scenario) -> str:
-    """How the job trains; what belongs to other ways is refused."""
+    """The strategy; fields that do not apply to it are refused."""
     strategy = strategy_of(data, question)
-    alone = not isinstance(data, Profile) or not (data.steps or data.rounds)
-    if strategy in SHARDED and isinstance(data, Profile) and not (alone or data.strategy):
+    throughputs_only = not isinstance(data, Profile) or not (data.steps or data.rounds)
+    if strategy in SHARDED and isinstance(data, Profile) and not (throughputs_only or data.strategy):
         raise ModelError(f"strategy {strategy!r} needs a table of step times or rates, not a profile of other training")
     if on_nodes(data) and strategy not in ON_NODES:
         raise ModelError(f"a table of GPUs on nodes is of strategy {', '.join(ON_NODES)}, not {strategy!r}")
     for name in question.of(of_group("throughputs")):
-        if not alone or name not in TABLE_FIELDS.get(strategy, ()):
-            kinds = " or ".join(kind for kind, names in TABLE_FIELDS.items() if name in names)
-            raise ModelError(f"{name} applies to throughputs of {kinds} alone; leave it out")
+        if not throughputs_only or name not in TABLE_FIELDS.get(strategy, ()):
+            strategies = " or ".join(kind for kind, names in TABLE_FIELDS.items() if name in names)
+            raise ModelError(f"{name} applies to throughputs of {strategies} alone; leave it out")
     for name in question.specified:
-        others = [way for way, has in NUMBERS.items() if has == name]
+        owners = [kind for kind, parameter in NUMBERS.items() if parameter == name]  # strategies with this parameter
         if name in of_group("rounds") and strategy not in ON_NODES:
             raise ModelError(f"{name} applies to strategy 'all-reduce', not {strategy!r}")
         if name in of_group("sharded") and strategy not in SHARDED:
             raise ModelError(f"{name} applies to strategy {', '.join(SHARDED)}, not {strategy!r}")
         if name in OF_SERVERS and strategy in ON_NODES:
             raise ModelError(f"{name} applies to training on parameter servers, not to {strategy!r}")
-        if others and strategy not in others:
-            raise ModelError(f"{name} applies to strategy {', '.join(others)}, not {strategy!r}")
+        if owners and strategy not in owners:
+            raise ModelError(f"{name} applies to strategy {', '.join(owners)}, not {strategy!r}")
     return strategy
 
 
@@ -329,7 +330,7 @@ def load(path: PathName) -> Profile | Sequence[Measurement] | ThroughputCurve:
 
 
 def load_data(path: PathName) -> Profile | Sequence[Measurement]:
-    """The same, but no curve: what a prediction is made from."""
+    """Read the data of a prediction: as `load`, but no curve."""
     data = load(path)
     if isinstance(data, ThroughputCurve):
         raise DataError(f"{path}: printed by queuemodel predict; give the file that it was made of")
@@ -337,10 +338,11 @@ def load_data(path: PathName) -> Profile | Sequence[Measurement]:
 
 
 def as_data(data: Any) -> Any:
-    """What `load` reads of a path; measurements of a file, a DataFrame, a dict of columns or a list of dicts."""
+    """Data of a path; measurements of a file, a DataFrame, a dict of columns or a list of dicts."""
     if isinstance(data, str | os.PathLike):
         return load_data(data)
     rows = isinstance(data, list | tuple) and bool(data) and all(isinstance(row, Mapping) for row in data)
+    # by attributes: pandas is not imported for it
     table = rows or isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "read")
     return read_measurements(data) if table else data
 
@@ -348,14 +350,14 @@ def as_data(data: Any) -> Any:
 def measured_besides(
     data: Any, measured: Measured, points: Iterable[tuple[int, float | None, float]] = ()
 ) -> list[Measurement | Profile]:
-    """What was measured besides, read where it is a path: throughputs, and profiles of several workers.
+    """Throughputs measured besides data, and profiles of several workers, read where they are paths.
 
     Single ``points`` are workers, bandwidth (None: as profiled) and steps per second, on the servers of ``data``.
     """
     table = as_data(measured)
-    found = [table] if isinstance(measured, str | os.PathLike) else map(as_data, table)
+    sources = [table] if isinstance(measured, str | os.PathLike) else map(as_data, table)
     servers = getattr(data.cluster if isinstance(data, Profile) else data[0], "parameter_servers", 1) if points else 1
-    return [one for some in found for one in (some if isinstance(some, Sequence) else [some])] + [
+    return [item for source in sources for item in (source if isinstance(source, Sequence) else [source])] + [
         Measurement(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
         for n, bandwidth, speed in points
     ]

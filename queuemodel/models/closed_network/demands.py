@@ -1,4 +1,4 @@
-"""What one training step needs of each machine, and the stations of the servers that serve it."""
+"""Service demands of a training step, and the servers' stations that they are served at."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...profile.scenario import Scenario
 
 Form = Literal["links", "single"]
 
-#: What each form of the network has as stations, and which demands each serves.
+#: Stations of each form of the network, and the demands that each serves.
 FORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "links": {"transmit link": ("fetch",), "receive link": ("push",), "server update": ("update",)},
     "single": {"parameter server": ("fetch", "push", "update")},
@@ -21,13 +21,12 @@ FORMS: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demands:
-    """Service demands of one worker's step, as if it were alone in the cluster: seconds, arrays of one shape (...)."""
+    """Service demands per step, without contention: seconds, arrays of one shape (...)."""
 
-    fetch: np.ndarray  # fetch, push, update: On the server's transmit link, its receive link and its update processor
-    push: np.ndarray
-    update: np.ndarray
-    #: Of the worker alone, already corrected for overlap; where workers differ with a last axis, one for each
-    worker: np.ndarray
+    fetch: np.ndarray  # On the server's transmit link
+    push: np.ndarray  # On its receive link
+    update: np.ndarray  # On its update processor
+    worker: np.ndarray  # Of the worker alone, less overlap; where workers differ with a last axis, one for each
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -37,37 +36,37 @@ class Demands:
 
     @property
     def server(self) -> np.ndarray:
-        """Seconds of a step at the servers."""
+        """Demand at all servers."""
         return self.fetch + self.push + self.update
 
     @property
     def total(self) -> np.ndarray:
-        """Seconds that a step takes one worker."""
+        """Step time of one worker."""
         return self.server + self.worker
 
     def scaled(self, *, server: np.ndarray | float, worker: np.ndarray | float) -> Demands:
-        """Factors on everything at the servers, and on the worker's own time."""
+        """Demands times a factor at the servers, and another one for the worker."""
         return Demands(self.fetch * server, self.push * server, self.update * server, self.worker * worker)
 
     def with_worker(self, worker: np.ndarray) -> Demands:
-        """Another time of the worker alone; overlap can use up all of it, but no more."""
-        return replace(self, worker=np.maximum(worker, 0.0))
+        """Demands with another worker time, at least 0."""
+        return replace(self, worker=np.maximum(worker, 0.0))  # overlap uses up all of it at most
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The servers' stations: of what form, and which share of the parameters each server has."""
+    """The servers' stations: their form, and the share of the parameters on each server."""
 
     form: Form = "links"
     shards: tuple[float, ...] = (1.0,)
 
     @property
     def count(self) -> int:
-        """How many servers share the parameters."""
+        """Number of servers that share the parameters."""
         return len(self.shards)
 
     def changed(self, scenario: Scenario, tensor_bytes: tuple[int, ...] = ()) -> Servers:
-        """These, or those specified instead, to which tensors are dealt round robin."""
+        """The servers of a scenario; tensors are dealt round robin."""
         if scenario.shards is not None:
             return replace(self, shards=scenario.shards)
         count = scenario.parameter_servers
@@ -75,7 +74,7 @@ class Servers:
             return self
         if not tensor_bytes:
             return replace(self, shards=uneven_shards(count))
-        totals = [sum(tensor_bytes[server::count]) for server in range(count)]
+        totals = [sum(tensor_bytes[server::count]) for server in range(count)]  # tensor i on server i mod P
         if not all(totals):
             raise ModelError(
                 f"parameter_servers must be at most the number of tensors, {len(tensor_bytes)}, got {count}"
@@ -91,14 +90,14 @@ class Servers:
         return tuple(f"{name} {server}" for server in range(self.count) for name in names)
 
     def service_demand(self, demands: Demands) -> np.ndarray:
-        """Seconds per step at each station, shape (..., K)."""
+        """Demand at each station, shape (..., K)."""
         phases = [sum(getattr(demands, name) for name in served) for served in FORMS[self.form].values()]
         return np.concatenate([np.stack(phases, axis=-1) * share for share in self.shards], axis=-1)
 
 
 def largest_share(servers: int) -> float:
-    """Share of the busiest of P servers when tensor sizes are not known: P**-0.8, as tensors are uneven (assumed)."""
-    return float(servers**-0.8)
+    """Share of the busiest of P servers when tensor sizes are not known: P**-0.8 (assumed)."""
+    return float(servers**-0.8)  # more than 1 / P: tensors are uneven
 
 
 def uneven_shards(servers: int) -> tuple[float, ...]:

@@ -1,13 +1,13 @@
-"""The fitted model of a training job: what was found out on the profiled machines, what changed, and what follows."""
+"""Training on parameter servers as a closed network: fitted demands, what-ifs, throughput and its errors."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -38,9 +38,8 @@ UNSPECIFIED = Note(
     "narrow",
 )
 _NUMBERS = constants(__package__)
-#: Relative standard error of one measurement: of a minute's run, and of two asynchronous workers.
-THROUGHPUT_ERROR = _NUMBERS["calibration"]["throughput_error"]
-TWO_WORKERS_ERROR = _NUMBERS["model"]["two_workers_error"]
+THROUGHPUT_ERROR = _NUMBERS["calibration"]["throughput_error"]  # Relative standard error of a minute's measurement
+TWO_WORKERS_ERROR = _NUMBERS["model"]["two_workers_error"]  # Of two asynchronous workers, whose phases drift slowly
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,9 +59,9 @@ class ClosedNetworkModel(Model):
     compute_scv : float, optional
         Synchronous training: the squared coefficient of variation of a worker's own time.
     steps_per_round : int
-        Results of whatever workers that the server applies at once, 0: each on its own.
+        Gradients that the server applies together, whichever workers send them; 0: each on its own.
     synchronized : tuple of Measurement
-        Measured of several workers who train in rounds.
+        Of several workers who train in rounds.
     solver : Solver, optional
         Solves `network` in place of the rule; draws and bounds remain those of the rule, in proportion.
     """
@@ -79,24 +78,23 @@ class ClosedNetworkModel(Model):
 
     @cached_property
     def demands(self) -> Demands:
-        """Seconds per step, each of shape ()."""
+        """Service demands (s), each of shape ()."""
         return self.apply_scenario(self.fitted.demands)
 
     @cached_property
     def draws(self) -> Demands:
-        """The same, resampled, each of shape (B,)."""
+        """Resampled service demands (s), each of shape (B,)."""
         return self.apply_scenario(self.fitted.draws)
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, with its uncertainty."""
         origin: Origin = "derived" if self._other_machines else "measured"
         rows = step_parameters(self.demands, self.draws, self.fitted.recorded, origin=origin)
         return (*rows, *self.fitted.others)
 
     @property
     def remarks(self) -> tuple[Note, ...]:
-        """What this fit does not determine, and what contradicts it."""
+        """See `Model`."""
         return Note(self.fitted.contradiction, "doubt"), *self.fitted.remarks
 
     @property
@@ -111,38 +109,29 @@ class ClosedNetworkModel(Model):
         return self.fitted.servers.changed(self.scenario, self.fitted.recorded.tensor_bytes)
 
     @property
-    def parameter_servers(self) -> int:
-        """How many servers share the parameters."""
-        return self.servers.count
-
-    @property
-    def shards(self) -> tuple[float, ...]:
-        """Share of the parameters on each server."""
-        return self.servers.shards
-
-    @property
     def service_demand(self) -> np.ndarray:
-        """Seconds per step at each station, shape (K,)."""
+        """Service demand D (s) at each station, shape (K,)."""
         return self.servers.service_demand(self.demands)
 
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
-        """Workers and steps per second, as measured on such machines."""
+        """Workers and steps per second, as measured on these machines."""
         if self._other_machines:
             return ()
-        points = self.synchronized if self._in_rounds else self.fitted.measured
-        return tuple(
-            (p.workers, p.steps_per_second)
-            for p in points
-            if p.parameter_servers == self.servers.count and p.bandwidth is None
-        )
+        here = self.servers.count, None
+        points = [p for p in self._measurements if (p.parameter_servers, p.bandwidth) == here]
+        return tuple((p.workers, p.steps_per_second) for p in points)
+
+    @property
+    def _measurements(self) -> tuple[Measurement, ...]:
+        """Throughputs of workers who wait for each other as these do."""
+        return self.synchronized if self._in_rounds else self.fitted.measured
 
     @property
     def conditions(self) -> list[Measurement]:
         """See `Model`; one worker on the profiled machines has set the length of a step."""
-        servers = self.fitted.servers.count
-        points = self.synchronized if self._in_rounds else self.fitted.measured
-        return [p for p in points if (p.workers, p.parameter_servers, p.bandwidth) != (1, servers, None)]
+        used = 1, self.fitted.servers.count, None
+        return [p for p in self._measurements if (p.workers, p.parameter_servers, p.bandwidth) != used]
 
     def machines_of(self, point: Measurement) -> Scenario:
         """See `Model`."""
@@ -150,55 +139,61 @@ class ClosedNetworkModel(Model):
 
     def is_here(self, point: Measurement) -> bool:
         """See `Model`."""
-        alike = not {*self._other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
-        return alike and point.parameter_servers == self.servers.count
+        same_machines = not {*self._other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
+        return same_machines and point.parameter_servers == self.servers.count
 
     @property
     def profiled_workers(self) -> int:
-        """The most workers measured on such machines; 0 for none."""
+        """The most workers measured on these machines; 0 for none."""
         as_profiled = not self._other_machines and self.servers == self.fitted.servers
         traced = self.fitted.recorded.workers if as_profiled else 0
-        if self._in_rounds and traced > 1:  # who did not wait for each other
+        if self._in_rounds and traced > 1:  # profiled workers are asynchronous; only one alone is a round, too
             traced = 0
         return max([traced, *(workers for workers, _ in self.measured)])
 
     @property
     def _other_machines(self) -> list[str]:
-        """What differs from the profile but the number of servers; empty for nothing."""
-        scenario, own = self.scenario, self.fitted
+        """Fields of the scenario, but the number of servers, that differ from the profile."""
+        scenario, fitted = self.scenario, self.fitted
         different = {
             "bandwidth": self._bandwidth is not None,
-            "batch_size": scenario.batch_size not in (None, own.job.batch_size),
+            "batch_size": scenario.batch_size not in (None, fitted.job.batch_size),
             "accelerator_speed": scenario.accelerator_speed not in (None, 1.0),
             "worker_speeds": any(speed != 1.0 for speed in scenario.worker_speeds or ()),
-            "shards": scenario.shards not in (None, own.servers.shards),
+            "shards": scenario.shards not in (None, fitted.servers.shards),
         }
         return [name for name, differs in different.items() if differs]
 
     @property
     def _unequal(self) -> bool:
-        """Whether workers differ."""
+        """Whether workers differ in speed."""
         return len(set(self.scenario.worker_speeds or ())) > 1
 
     @property
+    def _first_speed(self) -> float:
+        """Relative speed of the first worker, and so of all equal ones."""
+        return (*(self.scenario.worker_speeds or ()), 1.0)[0]
+
+    @property
     def _compute_factor(self) -> float:
-        """How much longer computation takes than with the profile's batch size and accelerator."""
+        """Computation time over the profiled one: in proportion to batch size, inverse to accelerator speed."""
         return self.job.batch_size / self.fitted.job.batch_size / (self.scenario.accelerator_speed or 1.0)
 
     @property
     def _bandwidth(self) -> float | None:
-        """Bytes per second of each host's link, where they are not the profile's."""
+        """Bytes per second of each host's link, None where it is the profile's."""
         recorded = self.fitted.recorded.bandwidth
-        link = self.scenario.link_bandwidth(recorded)
+        link = self.scenario.link_bandwidth(recorded)  # what other traffic leaves
         return None if link == recorded else link
 
     def apply_scenario(self, demands: Demands, *, concurrent_fetches: int = 1) -> Demands:
-        """What demands of the fit, or draws of them, become on these machines, on which so many fetch at once."""
-        recorded, speeds = self.fitted.recorded, self.scenario.worker_speeds
+        """Demands of the fit, or draws of them, on the machines of the scenario."""
+        recorded = self.fitted.recorded
         if self._bandwidth is not None:
             demands = with_bandwidth(demands, self._bandwidth, recorded, concurrent_fetches=concurrent_fetches)
         worker = demands.worker[..., None] if self._unequal else demands.worker
-        speed = np.array(speeds) if self._unequal else (*(speeds or ()), 1.0)[0]
+        speed = np.array(self.scenario.worker_speeds) if self._unequal else self._first_speed
+        # Z' = Z + C (factor / speed - 1): computation C changes, the part of it that transfers hide (C - Z) does not
         return demands.with_worker(worker + recorded.compute * (self._compute_factor / speed - 1.0))
 
     @property
@@ -208,15 +203,15 @@ class ClosedNetworkModel(Model):
 
     @property
     def rule(self) -> Rule:
-        """How these workers and servers wait for each other."""
-        unequal, servers = self._unequal, self.servers.count
+        """The rule of contention of these workers and servers."""
+        fitted, unequal, servers = self.fitted, self._unequal, self.servers.count
         if unequal and self.compute_scv is not None:
             raise ModelError(
                 "worker_speeds: no rule covers unequal workers with strategy 'sync-ps'; simulate recorded operations"
             )
         rule = rule_for(
-            servers=servers, unequal=unequal, desynchronization=self.fitted.desynchronization,
-            bbr_sharing=self.fitted.bbr_sharing, slow_connections=self.fitted.slow_connections,
+            servers=servers, unequal=unequal, desynchronization=fitted.desynchronization,
+            bbr_sharing=fitted.bbr_sharing, slow_connections=fitted.slow_connections,
         )  # fmt: skip
         return rule if self.compute_scv is None else Barrier(rule, servers, self.compute_scv)
 
@@ -226,8 +221,8 @@ class ClosedNetworkModel(Model):
         In it workers coincide by chance, and servers are visited one after the other: `throughput` is its throughput
         where the method is exact.
         """
-        named = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
-        queues = [Station(name, service_time=demand) for name, demand in named]
+        demands = zip(self.servers.stations, self.service_demand.tolist(), strict=True)
+        queues = [Station(name, service_time=D) for name, D in demands]
         if not self._unequal:
             worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
             return Network((*queues, worker), name=self.job.name)
@@ -239,54 +234,55 @@ class ClosedNetworkModel(Model):
         return Network(queues, classes=classes, name=self.job.name)
 
     def _pace(self, populations: np.ndarray) -> Pace:
-        """Throughput, residence times and workers' own times at increasing populations, of the demands as they are."""
-        pace = (
-            self._by_solver(populations) if self.solver else self._solved(self.rule, self.fitted.demands, populations)
-        )
+        """Throughput, residence times and worker times of the fitted demands, at increasing populations."""
+        pace = self._by_solver(populations) if self.solver else self._solved(self.fitted.demands, populations)
         X = np.minimum(pace.X, self._compute_bound(populations))
+        # Z = n / X - R: Little's law over the whole cycle
         return Pace(X, pace.R, np.where(X < pace.X, populations / X - pace.R.sum(axis=-1), pace.Z))
 
     def _by_solver(self, populations: np.ndarray) -> Pace:
-        """Paces of the closed network that a method of one's choice finds."""
+        """The same of the closed network, by a solver in place of the rule."""
         if self._in_rounds or self._unequal:
             raise ModelError("predict: a solver as method is for equal asynchronous workers; use method 'mva'")
-        found = [solve(self.network(), population=int(n), solver=self.solver) for n in populations]
-        X = np.array([one.throughput for one in found])
-        R = np.array([one.residence_time[: len(self.service_demand)] for one in found])
-        return Pace(X, R, populations / X - R.sum(axis=-1))
+        solutions = [solve(self.network(), population=int(n), solver=self.solver) for n in populations]
+        X = np.array([solution.throughput for solution in solutions])
+        R = np.array([solution.residence_time[: len(self.service_demand)] for solution in solutions])
+        return Pace(X, R, populations / X - R.sum(axis=-1))  # Little's law
 
-    def _solved(self, rule: Rule, demands: Demands, populations: np.ndarray) -> Pace:
-        """Paces of demands of the fit, or of draws of them."""
-        found = [
-            rule.solve(self.servers.service_demand(changed), changed.worker, block)
-            for block, changed in self._demands(demands, populations)
-        ]
-        return Pace(*map(np.concatenate, zip(*found, strict=True)))
+    def _solved(self, demands: Demands, populations: np.ndarray) -> Pace:
+        """The same of demands of the fit or draws of them, by the rule."""
+        return Pace(*map(np.concatenate, zip(*self._by_block(self.rule.solve, demands, populations), strict=True)))
+
+    def _by_block(self, law: Callable[..., Any], demands: Demands, populations: np.ndarray) -> list[Any]:
+        """A method of the rule, as ``law(D, Z, populations)``, for each block of populations."""
+        blocks = self._demands(demands, populations)
+        return [law(self.servers.service_demand(here), here.worker, block) for block, here in blocks]
 
     def _demands(self, demands: Demands, populations: np.ndarray) -> Iterator[tuple[np.ndarray, Demands]]:
-        """Populations (n,) in blocks, with the demands of the fit as their workers have them.
+        """Blocks of populations (n,) with equal demands, and these demands on the machines of the scenario.
 
-        At a barrier all transfer at once; what transfers over other links hide depends on how many share one.
+        At a barrier all transfer together; how much computation transfers over other links hide depends on how many
+        share a link.
         """
         if self.compute_scv is None or self._bandwidth is None:
             yield populations, self.apply_scenario(demands)
             return
-        each = [self.apply_scenario(demands, concurrent_fetches=int(n)) for n in populations]
-        new = [i for i, one in enumerate(each) if not i or not np.array_equal(one.worker, each[i - 1].worker)]
-        for first, last in itertools.pairwise([*new, len(each)]):
-            yield populations[first:last], each[first]
+        by_population = [self.apply_scenario(demands, concurrent_fetches=int(n)) for n in populations]
+        Z = [here.worker for here in by_population]
+        starts = [i for i in range(len(Z)) if not i or not np.array_equal(Z[i], Z[i - 1])]
+        for first, last in itertools.pairwise([*starts, len(by_population)]):
+            yield populations[first:last], by_population[first]
 
     def _compute_bound(self, populations: np.ndarray) -> np.ndarray:
-        """Most steps per second (n,) at a barrier: as many as if workers only computed.
+        """Upper bound of throughput (n,) at a barrier, where workers only compute; inf without a barrier.
 
-        The network's own time of a worker is shorter by what transfers hide, which few transfers do not.
+        Worker times Z are shorter than computation by what transfers hide, and short transfers hide less.
         """
         rule = self.rule
         if not isinstance(rule, Barrier):
             return np.full(len(populations), math.inf)
-        compute = self.fitted.recorded.compute * self._compute_factor
-        compute /= (*(self.scenario.worker_speeds or ()), 1.0)[0]
-        return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]
+        compute = self.fitted.recorded.compute * self._compute_factor / self._first_speed
+        return rule.bounds(0 * self.service_demand, np.array(compute), populations)[1]  # D = 0: n / E[slowest of n]
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """By the rule of such a cluster (`queuemodel.models.closed_network.rules`).
@@ -304,11 +300,11 @@ class ClosedNetworkModel(Model):
         D = self.service_demand
 
         def breakdown(x: np.ndarray) -> Breakdown:
-            faster = x / X
+            faster = x / X  # conditioned over fitted throughput: all times shrink, all bounds rise in proportion
             lower, upper, knee = self._asymptotes(workers)
             return Breakdown(
                 stations=self.servers.stations,
-                utilization=np.minimum(x[:, None] * D, 1.0),
+                utilization=np.minimum(x[:, None] * D, 1.0),  # utilization law
                 residence_time=R / faster[:, None],
                 think_time=Z / faster,
                 bound_lower=lower * faster,
@@ -339,47 +335,43 @@ class ClosedNetworkModel(Model):
 
     def prediction(self, workers: np.ndarray) -> Prediction:
         """The fit's draws of log throughput, and the model's error; BBR may be the congestion control."""
-        models = [self]
+        models, weights = [self], [1.0]
         if self.fitted.bbr_sharing_if_bbr:
             fitted = replace(self.fitted, bbr_sharing=self.fitted.bbr_sharing_if_bbr, bbr_sharing_if_bbr=None)
-            models.append(replace(self, fitted=fitted))
-        error = self._own_error(workers, self._asymptotes(workers)[2])
-        own, rest = own_error(error, self._noise(workers))
-        limits = {}
+            models, weights = [self, replace(self, fitted=fitted)], [1 - BBR_SHARE, BBR_SHARE]
+        total_error = self._total_error(workers, self._asymptotes(workers)[2])
+        error, noise = own_error(total_error, self._noise(workers))
+        ceiling = {}
         if self.compute_scv is not None:
-            most = np.log(self._limits(self.fitted.draws, workers)[1])
-            # as far as one worker's step is known
-            limits = {"ceiling": most.mean(axis=1), "ceiling_error": np.hypot(most.std(axis=1), error[0])}
+            upper = np.log(self._limits(self.fitted.draws, workers)[1])  # as uncertain as one worker's step
+            ceiling = {"ceiling": upper.mean(axis=1), "ceiling_error": np.hypot(upper.std(axis=1), total_error[0])}
         return Prediction.drawn(
             workers,
             *(np.log(model.drawn(workers)) for model in models),
-            weights=(1 - BBR_SHARE, BBR_SHARE)[: len(models)] if len(models) > 1 else (1.0,),
-            error=own,
-            noise=rest,
+            weights=weights,
+            error=error,
+            noise=noise,
             correlation=correlation_per_doubling("mva"),
-            **limits,
+            **ceiling,
         )
 
     def _asymptotes(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Bounds on throughput at numbers of workers (n,), and how many workers saturate the busiest station."""
+        """Bounds on throughput at numbers of workers (n,) (Muntz and Wong, 1974), and the saturation population N*."""
         D, Z = self.service_demand, self.demands.worker
-        alone = 1.0 / (D.sum() + (Z[: counts[-1]] if self._unequal else np.full(counts[-1], Z)))
-        saturation = float(1.0 / (D.max() * alone.mean())) if D.any() else math.inf
+        single = 1.0 / (D.sum() + (Z[: counts[-1]] if self._unequal else np.full(counts[-1], Z)))  # X_i(1)
+        saturation = float(1.0 / (D.max() * single.mean())) if D.any() else math.inf  # N* = (Z + D) / D_max
         if self.compute_scv is not None:
             lower, upper = np.minimum(self._limits(self.fitted.demands, counts), self._compute_bound(counts))
             return lower, upper, saturation
-        lower = np.array([(1.0 / (1.0 / alone[:n] + (n - 1) * D.sum())).sum() for n in counts])
-        upper = np.minimum(np.cumsum(alone)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
+        # sum_i 1 / (Z_i + n D): each waits for all others at each station
+        lower = np.array([(1.0 / (1.0 / single[:n] + (n - 1) * D.sum())).sum() for n in counts])
+        # min(sum_i X_i(1), 1 / D_max)
+        upper = np.minimum(np.cumsum(single)[counts - 1], 1.0 / D.max() if D.any() else math.inf)
         return lower, upper, saturation
 
     def _limits(self, demands: Demands, populations: np.ndarray) -> np.ndarray:
         """Bounds on throughput at a barrier, (2, n, ...), for demands of the fit or draws of them."""
-        rule = cast(Barrier, self.rule)
-        each = [
-            rule.bounds(self.servers.service_demand(changed), changed.worker, block)
-            for block, changed in self._demands(demands, populations)
-        ]
-        return np.concatenate(each, axis=1)
+        return np.concatenate(self._by_block(cast(Barrier, self.rule).bounds, demands, populations), axis=1)
 
     def check(self) -> None:
         """See `Model`."""
@@ -389,15 +381,13 @@ class ClosedNetworkModel(Model):
 
     def drawn(self, populations: np.ndarray) -> np.ndarray:
         """Throughput (n, B) of the draws."""
-        X = np.minimum(
-            self._solved(self.rule, self.fitted.draws, populations).X, self._compute_bound(populations)[:, None]
-        )
-        if self.solver:
-            X *= (self._by_solver(populations).X / self._solved(self.rule, self.fitted.demands, populations).X)[:, None]
+        X = np.minimum(self._solved(self.fitted.draws, populations).X, self._compute_bound(populations)[:, None])
+        if self.solver:  # draws are those of the rule, in proportion
+            X *= (self._by_solver(populations).X / self._solved(self.fitted.demands, populations).X)[:, None]
         return X
 
-    def _own_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
-        """Relative standard error of the model itself at the populations (n,)."""
+    def _total_error(self, populations: np.ndarray, saturation: float) -> np.ndarray:
+        """Relative standard error (n,) of predictions of a measurement, the model's own and the noise together."""
         if not self.profiled_workers or self.solver:  # other machines, other methods: the regions were not judged there
             return np.full(len(populations), worst_error("mva"))
         traced = self.fitted.recorded.workers
@@ -411,26 +401,27 @@ class ClosedNetworkModel(Model):
 
     def caption(self) -> str:
         """Which job, on how many servers, and what the fit does not determine."""
-        servers = counted(self.servers.count, "parameter server")
-        what = f"{self.job.name or 'job'} with {servers}, form {self.servers.form!r}"
-        return "; ".join(filter(None, [what, self.note]))
+        servers = f"{counted(self.servers.count, 'parameter server')}, form {self.servers.form!r}"
+        return "; ".join(filter(None, [f"{self.job.name or 'job'} with {servers}", self.note]))
 
 
 def with_bandwidth(demands: Demands, bandwidth: float, recorded: Recorded, *, concurrent_fetches: int = 1) -> Demands:
     """Demands when each host's link has another nominal bandwidth, in bytes per second.
 
-    Transfers change as in `transfer_time`. Each second of transfer hides as much computation as before: a faster link
-    hides less, unless several workers who transfer ``concurrent_fetches`` share it: then at most as much as before.
+    Transfers change as in `transfer_time`. A second of transfer hides as much computation as before, so that a faster
+    link hides less. Where ``concurrent_fetches`` share it, each transfer is as many times longer, and hides at most as
+    much as before.
     """
     fetch, push = (
         transfer_time(seconds, size, nominal=recorded.bandwidth, bandwidth=bandwidth)
         for seconds, size in zip((demands.fetch, demands.push), recorded.transferred, strict=True)
     )
-    before, after = demands.fetch + demands.push, fetch + push
-    longer = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-    longer = np.maximum(longer, np.minimum(concurrent_fetches * longer, 1.0))
-    hidden = np.maximum(recorded.compute - demands.worker, 0.0)
-    return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - longer))
+    profiled, changed = demands.fetch + demands.push, fetch + push
+    ratio = np.where(profiled > 0, changed / np.where(profiled > 0, profiled, 1.0), 1.0)
+    ratio = np.maximum(ratio, np.minimum(concurrent_fetches * ratio, 1.0))  # max(r, min(n r, 1))
+    hidden = np.maximum(recorded.compute - demands.worker, 0.0)  # C - Z
+    # Z' = Z + (C - Z) (1 - r)
+    return replace(demands, fetch=fetch, push=push).with_worker(demands.worker + hidden * (1.0 - ratio))
 
 
 def staleness(network: Network, *, population: int | None = None) -> np.ndarray:
@@ -461,6 +452,6 @@ def staleness(network: Network, *, population: int | None = None) -> np.ndarray:
     """
     solution = solve(network, population=population)
     workers = np.array([c.population for c in network.classes] or [solution.population])
-    every = np.atleast_1d(solution.class_throughput) if network.classes else np.array([solution.throughput])
+    X = np.atleast_1d(solution.class_throughput) if network.classes else np.array([solution.throughput])
     with np.errstate(invalid="ignore", divide="ignore"):  # NaN for a class without workers
-        return every.sum() * workers / every - 1
+        return X.sum() * workers / X - 1  # X_i = X_c / N_c of a worker of class c

@@ -16,6 +16,15 @@ from ...base.files import constants
 from ...queueing.solve import mva_recursion
 from ...transport.sharing import NOTHING, BbrSharing
 
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["rules"]
+SPREAD = _NUMBERS["spread"]
+MOST_LEVELS = 40  #: Numbers of workers at a link for which its rate is given, at most.
+#: Quantiles of a normal law: standard deviations that they cover, and the step between them for n = 1.
+SIGMAS, STEP = 8.2, 0.6
+ROWS = 1000  #: Order statistics that are integrated together.
+CONSTANT = 1e-12  #: Squared coefficient of variation below which times are constant.
+
 
 class Pace(NamedTuple):
     """Throughput X (n, ...), residence times R (n, ..., K) and worker times Z (n, ...) of n numbers of workers."""
@@ -34,10 +43,6 @@ class Rule(Protocol):
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """Throughput at increasing populations (n,), for service demands D (..., K) and worker times Z."""
-
-
-#: Numbers of workers at a link for which its rate is given, at most.
-MOST_LEVELS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,11 @@ class ParallelServers:
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
         D = D.reshape(*D.shape[:-1], self.servers, -1)
-        largest_first, own = -np.sort(-D, axis=-2), D.sum(axis=-2)
+        largest_first, total = -np.sort(-D, axis=-2), D.sum(axis=-2)
         busiest = largest_first[..., 0, :]
         competing = busiest - largest_first[..., 1, :] if self.servers > 1 else busiest  # demand that another delays
-        least = self.bbr_sharing.least_share(own[..., :2]) if self.bbr_sharing else np.ones(1)
-        levels = min(max(self.servers, math.ceil(1.0 / least.min())) - 1, MOST_LEVELS, int(populations[-1]))
+        min_share = self.bbr_sharing.least_share(total[..., :2]) if self.bbr_sharing else np.ones(1)
+        levels = min(max(self.servers, math.ceil(1.0 / min_share.min())) - 1, MOST_LEVELS, int(populations[-1]))
         j = np.arange(1, levels + 1).reshape(-1, *[1] * busiest.ndim)  # workers in a phase together
         # (D_(j+1) + D_(j+2) + ...) / D_1: the servers that j workers keep busy besides
         other_servers = np.array([largest_first[..., i + 1 :, :].sum(axis=-2) for i in range(levels)]).reshape(
@@ -85,15 +90,14 @@ class ParallelServers:
         ) / np.maximum(busiest, NOTHING)
         X = np.empty((len(populations), *D.shape[:-2]))
         R = np.empty((len(populations), *D.shape))
-        Q, U = np.zeros(own.shape), np.zeros(own.shape)
-        p = np.zeros((levels + 1, *own.shape))  # probability of 0, 1, ... workers in a phase
+        Q, U = np.zeros(total.shape), np.zeros(total.shape)
+        p = np.zeros((levels + 1, *total.shape))  # probability of 0, 1, ... workers in a phase
         p[0] = 1.0
-        best = np.zeros(D.shape[:-2])
-        row = 0
+        best, row = np.zeros(D.shape[:-2]), 0
         for n in range(1, int(populations[-1]) + 1):
             slowness = j + other_servers  # time of a phase with j workers, in D_1
             if self.bbr_sharing:
-                used = self.bbr_sharing.rates(least, Q[..., :2], workers=n, levels=levels)
+                used = self.bbr_sharing.rates(min_share, Q[..., :2], workers=n, levels=levels)
                 slowness[..., :2] += j / used - j  # BBR: j workers use less than the whole link
             # D U (1 - U), or D U / (2 (n - 1)) under BBR
             saved = (
@@ -111,7 +115,7 @@ class ParallelServers:
             p /= np.maximum(p.sum(axis=0), 1.0)
             if n == populations[row]:
                 spent = phase * ((n / best - Z) / np.maximum(phase.sum(axis=-1), NOTHING))[..., None]  # Little's law
-                X[row], R[row] = best, D * (spent / np.maximum(own, NOTHING))[..., None, :]
+                X[row], R[row] = best, D * (spent / np.maximum(total, NOTHING))[..., None, :]
                 row += 1
         return Pace(X, R.reshape(*R.shape[:-2], -1), np.broadcast_to(Z, X.shape))
 
@@ -141,7 +145,7 @@ class ClosedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class UnequalWorkers:
-    """One server and workers with times of their own, Z (..., N): n workers are the first n of them.
+    """One server and workers with different times, Z (..., N): n workers are the first n of them.
 
     Exact for processor sharing. All workers demand the same of the server, so that it serves m of them at the rate x(m)
     of a closed network of m customers without think time (Chandy, Herzog and Woo, 1975), whichever they are; W(m), how
@@ -153,15 +157,15 @@ class UnequalWorkers:
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`."""
-        most = int(populations[-1])
+        N = int(populations[-1])
         D = np.maximum(D, NOTHING)
-        x, r, _ = ClosedNetwork().solve(D, np.zeros(D.shape[:-1]), np.arange(1, most + 1))
-        slowness = np.arange(1, most + 1).reshape(-1, *[1] * (x.ndim - 1)) / x  # m / x(m)
-        queues = x[..., None] * r
-        W = np.zeros((most + 1, *x.shape[1:]))
+        x, r, _ = ClosedNetwork().solve(D, np.zeros(D.shape[:-1]), np.arange(1, N + 1))
+        slowness = np.arange(1, N + 1).reshape(-1, *[1] * (x.ndim - 1)) / x  # m / x(m)
+        queues = x[..., None] * r  # Little's law, of m customers at the server
+        W = np.zeros((N + 1, *x.shape[1:]))
         W[0] = 1.0
         paces = []
-        for n in range(1, most + 1):  # W_n(m) ~ Z_n W_(n-1)(m) + m / x(m) W_(n-1)(m-1)
+        for n in range(1, N + 1):  # W_n(m) ~ Z_n W_(n-1)(m) + m / x(m) W_(n-1)(m-1)
             W[1 : n + 1] = Z[..., n - 1] * W[1 : n + 1] + slowness[:n] * W[:n]
             W[0] *= Z[..., n - 1]
             W[: n + 1] /= W[: n + 1].sum(axis=0)
@@ -176,7 +180,7 @@ class UnequalWorkers:
 class SlowConnections:
     """Equal workers whose connections are slower than the links that they share, as behind a policer, Z (...).
 
-    They do not queue for a link until their rates add up to what it carries: throughput is its upper asymptotic bound
+    They do not queue for a link until their rates add up to its own: throughput is its upper asymptotic bound
     (R. Muntz and J. Wong, 1974). Approximate: rates vary, so that links are full at times below that.
     """
 
@@ -185,9 +189,10 @@ class SlowConnections:
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`; all waiting is at the busiest station."""
         n, busiest = populations.reshape(-1, *[1] * Z.ndim), D.max(axis=-1)
-        alone = Z + D.sum(axis=-1)
-        X = np.minimum(n / alone, 1.0 / np.maximum(busiest, NOTHING))  # min(n / (Z + D), 1 / D_max)
-        waiting = (n / X - alone)[..., None] * (np.arange(D.shape[-1]) == D.argmax(axis=-1)[..., None])
+        cycle = Z + D.sum(axis=-1)
+        X = np.minimum(n / cycle, 1.0 / np.maximum(busiest, NOTHING))  # min(n / (Z + D), 1 / D_max)
+        # R_k = D_k + (n / X - Z - D) at the busiest: Little's law over the cycle
+        waiting = (n / X - cycle)[..., None] * (np.arange(D.shape[-1]) == D.argmax(axis=-1)[..., None])
         return Pace(X, D + waiting, np.broadcast_to(Z, X.shape))
 
 
@@ -221,26 +226,14 @@ def rule_for(
     return ClosedNetwork() if exact else ParallelServers(servers, desynchronization, bbr_sharing)
 
 
-#: Measured and assumed numbers, with their sources: constants.toml.
-_NUMBERS = constants(__package__)["rules"]
-SPREAD = _NUMBERS["spread"]
-
-#: Quantiles of a normal law: how many standard deviations they cover, and the step between them for one time; how many
-#: orders are treated together.
-SIGMAS, STEP, ROWS = 8.2, 0.6, 1000
-
-#: Times that vary less than this (squared coefficient of variation) are constant.
-CONSTANT = 1e-12
-
-
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """Rounds of all workers, a rule around that of the same cluster without rounds.
 
-    All fetch at once, and end one after the other by unequal shares of the link (`ps_completion_times`). Results arrive
-    in the order of means, with the spreads of fetches and of worker times combined as those of independent times, at a
-    server that shares its time equally. Exact without waiting for a server, or where nothing varies; else mostly a
-    little too fast (docs/explanation/strategies).
+    All fetch at once, and end one after the other by unequal shares of the link (`ps_completion_times`). Gradients
+    arrive in the order of means, with the spreads of fetches and of worker times combined as those of independent
+    times, at a server that shares its time equally. Exact without waiting for a server, or where nothing varies; else
+    mostly a little too fast (docs/explanation/strategies).
     """
 
     base: Rule  # Of the same cluster without rounds
@@ -253,46 +246,47 @@ class Barrier:
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
         """See `Rule`; a worker's wait for the others counts as its own time."""
         pace = self.base.solve(D, Z, populations)
-        rounds = [n / np.maximum(self.round_time(D, Z, n), NOTHING) for n in populations.tolist()]
-        X = np.clip(rounds, *self.bounds(D, Z, populations))
+        rates = [n / np.maximum(self.round_time(D, Z, n), NOTHING) for n in populations.tolist()]  # X = n / T
+        X = np.clip(rates, *self.bounds(D, Z, populations))
         cycle = populations.reshape(-1, *[1] * Z.ndim) / X
-        R = np.minimum(pace.R, cycle[..., None] / D.shape[-1])
+        R = np.minimum(pace.R, cycle[..., None] / D.shape[-1])  # of K stations none takes more than cycle / K
         return Pace(X, R, cycle - R.sum(axis=-1))
 
     def round_time(self, D: np.ndarray, Z: np.ndarray, n: int) -> np.ndarray:
-        """Time of a round of n workers (s), shape of Z: max_i (arrival_i + (n - i) D_busiest) + D_after."""
-        busiest_fetch, fetch, busiest, after = self._phases(D)
-        ends = np.maximum(n * busiest_fetch, fetch)[..., None] * ps_completion_times(n, self.spread)
-        own = Z[..., None] * gamma_order_statistics(n, self.scv)
-        # order statistics of the sum of two independent times: mean + the spreads, added as variances
-        apart, later = ends - ends.mean(axis=-1, keepdims=True), own - own.mean(axis=-1, keepdims=True)
-        first, second = apart.std(axis=-1, keepdims=True), later.std(axis=-1, keepdims=True)
-        between = (first * apart + second * later) / np.maximum(np.hypot(first, second), NOTHING)
-        arrivals = (ends + own).mean(axis=-1, keepdims=True) + between
-        behind = np.arange(n)[::-1] * busiest[..., None]  # results that still have to be served after the i-th
-        return np.asarray((arrivals + behind).max(axis=-1) + after)
+        """Time of a round of n workers (s), shape of Z: max_i (arrival_i + (n - i) D_busiest) + D_push."""
+        busiest_fetch, fetch, busiest_push, push = self._phases(D)
+        # t_(i) of fetches, the last at n D_fetch or, of one worker, at the sum over servers; z_(i) of worker times
+        t = np.maximum(n * busiest_fetch, fetch)[..., None] * ps_completion_times(n, self.spread)
+        z = Z[..., None] * gamma_order_statistics(n, self.scv)
+        # (t + z)_(i) = mean + (s_t dt_(i) + s_z dz_(i)) / s, s^2 = s_t^2 + s_z^2 of independent times
+        dt, dz = t - t.mean(axis=-1, keepdims=True), z - z.mean(axis=-1, keepdims=True)
+        s_t, s_z = dt.std(axis=-1, keepdims=True), dz.std(axis=-1, keepdims=True)
+        deviations = (s_t * dt + s_z * dz) / np.maximum(np.hypot(s_t, s_z), NOTHING)
+        arrivals = (t + z).mean(axis=-1, keepdims=True) + deviations
+        backlog = np.arange(n)[::-1] * busiest_push[..., None]  # (n - i) D: gradients behind the i-th
+        return np.asarray((arrivals + backlog).max(axis=-1) + push)
 
     def bounds(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of throughput (n, ...), for constant demands and servers that never idle with work.
 
-        A round is over when the slowest has computed and all that came meanwhile is served; it lasts at least as long
-        as the slowest with one step's demands, and as the busiest server needs for all.
+        A round ends when the slowest has computed and all gradients are served. It lasts at least as long as the
+        slowest with one step's demands, and as the busiest server needs for all.
         """
-        busiest_fetch, fetch, busiest, after = self._phases(D)
-        least, most = [], []
+        busiest_fetch, fetch, busiest_push, push = self._phases(D)
+        lower, upper = [], []
         for n in populations.tolist():
-            own = Z * gamma_order_statistics(n, self.scv)[-1]
-            least.append(n / (own + n * (fetch + after)))
-            most.append(n / np.maximum.reduce([own + fetch + after, n * busiest_fetch, n * busiest]))
-        return np.array(least), np.array(most)
+            slowest = Z * gamma_order_statistics(n, self.scv)[-1]  # E[max of n]
+            lower.append(n / (slowest + n * (fetch + push)))
+            upper.append(n / np.maximum.reduce([slowest + fetch + push, n * busiest_fetch, n * busiest_push]))
+        return np.array(lower), np.array(upper)
 
     def _phases(self, D: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Seconds of a fetch at the busiest server and of all of it, and the same of what comes after computing."""
-        each = D.reshape(*D.shape[:-1], self.servers, -1)
-        busiest, whole = each.max(axis=-2), each.sum(axis=-2)
-        first = 1 if each.shape[-1] > 1 else 0  # one station alone serves what comes after computing
-        after = busiest[..., first:].max(axis=-1), whole[..., first:].sum(axis=-1)
-        return busiest[..., :first].sum(axis=-1), whole[..., :first].sum(axis=-1), *after
+        """Seconds of a fetch at the busiest server and at all, and the same of pushes with their updates."""
+        by_server = D.reshape(*D.shape[:-1], self.servers, -1)
+        busiest, total = by_server.max(axis=-2), by_server.sum(axis=-2)
+        fetches = 1 if by_server.shape[-1] > 1 else 0  # a single station serves the step after its computation
+        push = busiest[..., fetches:].max(axis=-1), total[..., fetches:].sum(axis=-1)
+        return busiest[..., :fetches].sum(axis=-1), total[..., :fetches].sum(axis=-1), *push
 
 
 def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> float:
@@ -315,8 +309,8 @@ def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> 
 
     n = require_count(n, "order_statistic: n")
     k = require_count(k, "order_statistic: k", most=n)
-    exceeded = np.clip(special.ndtr(-_quantiles(n)), 1e-300, 1 - 2**-53)
-    return float(_in_order(np.asarray(isf(exceeded)), n, np.array([k]))[0])
+    survival = np.clip(special.ndtr(-_quantiles(n)), 1e-300, 1 - 2**-53)  # P(T > t) = 1 - Phi(z)
+    return float(_in_order(np.asarray(isf(survival)), n, np.array([k]))[0])
 
 
 @lru_cache(maxsize=4096)
@@ -330,7 +324,8 @@ def gamma_order_statistics(n: int, scv: float) -> np.ndarray:
     if scv <= CONSTANT:
         return _frozen(np.ones(n))
     z = _quantiles(n)
-    low, high = special.ndtr(np.minimum(z, 0.0)), special.ndtr(-np.maximum(z, 0.0))
+    low, high = special.ndtr(np.minimum(z, 0.0)), special.ndtr(-np.maximum(z, 0.0))  # each tail by its own side
+    # shape 1 / scv and scale scv: mean 1, variance scv
     t = scv * np.where(z < 0, special.gammaincinv(1 / scv, low), special.gammainccinv(1 / scv, high))
     return _frozen(_in_order(t, n))
 
@@ -340,39 +335,37 @@ def ps_completion_times(n: int, spread: float) -> np.ndarray:
     """When n equal transfers that begin together end, in order, over the time of all, shape (n,), read-only.
 
     Each gets a share of the link in proportion to its weight, lognormal with ``spread`` the standard deviation of the
-    logarithm; the k-th to end has the k-th largest. By then k are through, and each of the others as far as its weight
-    over that one's: t_k = (k + sum w_i / w_k) / n (discriminatory processor sharing, Kleinrock 1967). Exact up to
-    quadrature.
+    logarithm; the k-th to end has the k-th largest. By then k have ended, and each of the others has sent the share
+    w_i / w_k: t_k = (k + sum w_i / w_k) / n (discriminatory processor sharing, Kleinrock 1967). Exact up to quadrature.
     """
     from scipy import special
 
     z = _quantiles(n)  # of the k-th weight, from the smallest one
+    # E[w_i / w_k | w_i < w_k] = exp(s^2 / 2 - s z) Phi(z - s) / Phi(z)
     lighter = np.exp(spread**2 / 2 - spread * z + special.log_ndtr(z - spread) - special.log_ndtr(z))
     k = np.arange(n, 0, -1)
-    return _frozen((1 - (n - k) / n * (1 - _in_order(lighter, n)))[::-1])
+    return _frozen((1 - (n - k) / n * (1 - _in_order(lighter, n)))[::-1])  # n - k lighter ones
 
 
 def _quantiles(n: int) -> np.ndarray:
-    """Normal quantiles, as fine as the beta laws of n."""
+    """Normal quantiles, as dense as the beta laws of n order statistics need."""
     step = STEP / n**0.5
     return np.arange(-SIGMAS, SIGMAS + step, step)
 
 
 def _in_order(t: np.ndarray, n: int, orders: np.ndarray | None = None) -> np.ndarray:
-    """Means of a time t(z), at the normal quantiles of n, when z is the j-th smallest of n, for all j or given ones.
-
-    It counts n binom(n - 1, j - 1) Phi^(j - 1) (1 - Phi)^(n - j) as often.
-    """
+    """Means of a time t(z), at the normal quantiles of n, when z is the j-th smallest of n, for all j or given ones."""
     from scipy import special
 
     z = _quantiles(n)
     below, above = special.log_ndtr(z), special.log_ndtr(-z)
-    every = np.arange(1, n + 1) if orders is None else orders
+    orders = np.arange(1, n + 1) if orders is None else orders
     means = []
-    for j in np.array_split(every[:, None], -(-len(every) // ROWS)):
+    for j in np.array_split(orders[:, None], -(-len(orders) // ROWS)):
+        # density of the j-th: n binom(n - 1, j - 1) Phi^(j - 1) (1 - Phi)^(n - j) phi
         ways = special.gammaln(n + 1) - special.gammaln(j) - special.gammaln(n - j + 1)
-        often = np.exp(ways + (j - 1) * below + (n - j) * above - z**2 / 2)
-        means.append(often @ t / often.sum(axis=1))
+        density = np.exp(ways + (j - 1) * below + (n - j) * above - z**2 / 2)
+        means.append(density @ t / density.sum(axis=1))
     return np.concatenate(means)
 
 

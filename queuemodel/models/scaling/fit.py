@@ -1,4 +1,4 @@
-"""Draws from what a table of measurements leaves open.
+"""The posterior of a table of measurements: draws of the law's coordinates and of levels.
 
     log T(size) = level + log law(size) - log law(smallest measured group, same batch)
 
@@ -21,15 +21,14 @@ from ...profile.measurements import Measurement
 from .law import Sizes, Values, asynchronous, synchronous
 from .prior import PRIOR_NUMBERS, Prior
 
-#: Draws, fewer of a table with many sizes: so many values of the law are computed at once.
+#: Most and fewest draws, and values of the law that are computed at once: tables with many sizes have fewer draws.
 DRAWS, FEWEST_DRAWS, VALUES_AT_ONCE = 1000, 300, 100_000
 #: Draws that show on which parameters measurements depend; repetitions of a robust mean.
 PROBES, REWEIGHTED = 50, 3
-#: Share of draws that a temperature leaves effective, and moves at each: more, where few lineages survive the first.
+#: Share of draws that a temperature leaves effective, and moves at each: the second where few lineages survive.
 TEMPERING = ((0.5, 6), (0.9, 24))
-#: Groups of workers up to which that takes about a second.
-MOST_AGAIN = 30
-#: Least moves after the last temperature; acceptance that their length is adapted to.
+MOST_AGAIN = 30  #: Groups of workers up to which the second takes about a second.
+#: Fewest moves after the last temperature; acceptance rate that their length is adapted to.
 LAST_MOVES, ACCEPTANCE = 24, 0.25
 
 
@@ -43,14 +42,15 @@ class ScalingData:
     @cached_property
     def groups(self) -> list[list[Measurement]]:
         """Measurements of the same size, the smallest first."""
-        alike: dict[tuple[int, ...], list[Measurement]] = {}
+        by_size: dict[tuple[int, ...], list[Measurement]] = {}
         for m in self.measured:
             size = m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, m.parameter_servers
-            alike.setdefault(size, []).append(m)
-        return [alike[size] for size in sorted(alike)]
+            by_size.setdefault(size, []).append(m)
+        return [by_size[size] for size in sorted(by_size)]
 
     @cached_property
     def sizes(self) -> Sizes:
+        """Sizes of the groups."""
         return Sizes.of(group[0] for group in self.groups)
 
     @cached_property
@@ -62,7 +62,7 @@ class ScalingData:
     def noise(self) -> np.ndarray:
         """Standard errors (n,) of `log_time`."""
         errors = [[m.relative_error(PRIOR_NUMBERS["noise"]) for m in group] for group in self.groups]
-        return np.array([np.sqrt(np.mean(np.square(own)) / len(own)) for own in errors])
+        return np.array([np.sqrt(np.mean(np.square(e)) / len(e)) for e in errors])  # of a mean: sqrt(sum e^2) / n
 
     @cached_property
     def batches(self) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +81,7 @@ class ScalingData:
         return self.prior.values(u, self.reference)
 
     def weights(self, x: Sizes) -> np.ndarray:
-        """Weights (n, batch sizes) of the smallest group's batch sizes in others."""
+        """Weights (n, batch sizes) that interpolate between the smallest group's batch sizes."""
         sizes = self.batches[0]
         return np.column_stack([np.interp(x.batch_size, sizes, unit) for unit in np.eye(len(sizes))])
 
@@ -89,67 +89,69 @@ class ScalingData:
         """Relative computation (1 or B, n) of one worker."""
         sizes, times = self.batches
         compute = np.atleast_2d(self.weights(x) @ times / self.reference)
+        # linear between batch sizes, a power b^e outside
         outside = np.log(x.batch_size / np.clip(x.batch_size, sizes[0], sizes[-1]))
-        known = any(m.batch_size for m in self.measured)
-        return compute * np.exp(v["batch exponent"] * outside) if known and outside.any() else compute
+        has_batches = any(m.batch_size for m in self.measured)
+        return compute * np.exp(v["batch exponent"] * outside) if has_batches and outside.any() else compute
 
     def relative(self, u: np.ndarray, x: Sizes) -> np.ndarray:
-        """Log step time (B, n) beside the levels."""
+        """Log step time (B, n) less the levels."""
         law = asynchronous if self.prior.asynchronous else partial(synchronous, strategy=self.prior.kind)
         v = self.values(u)
         compute = self.compute(v, x)
         base = law(v, x.on(self.groups[0][0]), compute) * (self.weights(x) @ self.batches[1] / self.reference)
-        return np.asarray(np.log(law(v, x, compute) * compute / base))
+        return np.asarray(np.log(law(v, x, compute) * compute / base))  # log law(size) - log law(smallest, same batch)
 
     def scale(self, u: np.ndarray) -> np.ndarray:
         """Scale (B, n) of the errors of `log_time`."""
         doublings = np.log2(self.sizes.nodes.max() / self.sizes.nodes)
+        # s^2 = misfit^2 (1 + drift^2 doublings) + noise^2
         misfit = self.values(u)["misfit"] ** 2 * (1.0 + PRIOR_NUMBERS["row_drift"] ** 2 * doublings)
         return np.asarray(np.sqrt(misfit + self.noise**2))
 
     def levels(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Likeliest levels (B, batch sizes) under coordinates, their precisions, and log likelihoods (B,) of these."""
-        between, freedom = self.weights(self.sizes), PRIOR_NUMBERS["freedom"]
-        off, scale = self.log_time - self.relative(u, self.sizes), self.scale(u)
-        level, weight = np.zeros((len(u), between.shape[1])), scale**-2
+        w, f = self.weights(self.sizes), PRIOR_NUMBERS["freedom"]
+        y, scale = self.log_time - self.relative(u, self.sizes), self.scale(u)
+        level, weight = np.zeros((len(u), w.shape[1])), scale**-2
         for _ in range(REWEIGHTED):  # least squares, reweighted by Student's t
-            precision = weight @ between
-            level = level + ((off - level @ between.T) * weight) @ between / precision
-            square = ((off - level @ between.T) / scale) ** 2
-            weight = (freedom + 1.0) / (freedom + square) / scale**2
-        log_likelihood = -(0.5 * (freedom + 1.0) * np.log1p(square / freedom) + np.log(scale)).sum(axis=1)
-        return level, precision, log_likelihood - 0.5 * np.log(precision).sum(axis=1)
+            precision = weight @ w
+            level = level + ((y - level @ w.T) * weight) @ w / precision
+            square = ((y - level @ w.T) / scale) ** 2
+            weight = (f + 1.0) / (f + square) / scale**2  # (f + 1) / (f + z^2)
+        log_likelihood = -(0.5 * (f + 1.0) * np.log1p(square / f) + np.log(scale)).sum(axis=1)  # Student's t
+        return level, precision, log_likelihood - 0.5 * np.log(precision).sum(axis=1)  # Laplace: levels integrated out
 
     def depends(self, u: np.ndarray) -> np.ndarray:
-        """Of each coordinate, whether a measurement depends on it, or tells of the law's misfit."""
-        found = []
+        """Of each coordinate, whether measurements depend on it; on the law's misfit, where there are several."""
+        depends = []
         for i, (name, *_) in enumerate(self.prior.coordinates):
-            other = u[:PROBES].copy()
-            other[:, i] = np.roll(other[:, i], 1)
-            change = self.relative(other, self.sizes) - self.relative(u[:PROBES], self.sizes)
-            found.append(np.abs(change).max() > 1e-9 or (name == "misfit" and len(self.groups) > 1))
-        return np.array(found)
+            changed = u[:PROBES].copy()
+            changed[:, i] = np.roll(changed[:, i], 1)  # another draw's value of this coordinate alone
+            change = self.relative(changed, self.sizes) - self.relative(u[:PROBES], self.sizes)
+            depends.append(np.abs(change).max() > 1e-9 or (name == "misfit" and len(self.groups) > 1))
+        return np.array(depends)
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
         """Equally likely coordinates (B, d), levels (B, batch sizes), and how many independent draws they are worth.
 
-        What no measurement shows is the prior's.
+        Coordinates on which no measurement depends are the prior's.
         """
         count = int(np.clip(VALUES_AT_ONCE / len(self.groups), FEWEST_DRAWS, DRAWS))
         u, effective = rng.standard_normal((count, len(self.prior.coordinates))), float(count)
-        if (shown := self.depends(u)).any():
-            every = u.copy()
+        if (depends := self.depends(u)).any():
+            coordinates = u.copy()
 
-            def log_likelihood(some: np.ndarray) -> np.ndarray:
-                every[:, shown] = some
-                return self.levels(every)[2]
+            def log_likelihood(dependent: np.ndarray) -> np.ndarray:
+                coordinates[:, depends] = dependent
+                return self.levels(coordinates)[2]
 
             for kept, moves in TEMPERING:
-                found, ancestors = temper(log_likelihood, u[:, shown], rng, kept=kept, moves=moves)
-                effective = effective_draws(np.bincount(ancestors).astype(float))
+                posterior, ancestors = temper(log_likelihood, u[:, depends], rng, kept=kept, moves=moves)
+                effective = effective_draws(np.bincount(ancestors).astype(float))  # lineages by their descendants
                 if effective >= PRIOR_NUMBERS["effective"] or len(self.groups) > MOST_AGAIN:
                     break
-            u[:, shown] = found
+            u[:, depends] = posterior
         level, precision, _ = self.levels(u)
         return u, level + rng.standard_normal(level.shape) / np.sqrt(precision), effective
 
@@ -162,7 +164,7 @@ def temper(
     kept: float,
     moves: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws (B, d) from a posterior, from draws of its standard normal prior, and which of these (B,) each comes from.
+    """Draws (B, d) of a posterior from draws u of its standard normal prior, and the ancestor (B,) of each in these.
 
     Sequential Monte Carlo (P. Del Moral, A. Doucet and A. Jasra, 2006): the likelihood's exponent rises from 0 to 1 in
     steps that leave a share of the effective sample size of the weights; after each, draws are resampled and moved by a
@@ -172,24 +174,27 @@ def temper(
     count, d = u.shape
     ancestors = np.arange(count)
 
-    def left(step: float) -> float:
+    def effective(step: float) -> float:
         return effective_draws(np.exp(step * (log_l - log_l.max())))
 
+    # 2.38 / sqrt(d): the best length on normal posteriors (Roberts, Gelman and Gilks, 1997)
     log_l, exponent, length = log_likelihood(u), 0.0, 2.38 / np.sqrt(d)
     while exponent < 1.0:
         low, step = 0.0, 1.0 - exponent
-        while left(step) < count * kept and step - low > 1e-3 * step:
+        while effective(step) < count * kept and step - low > 1e-3 * step:  # bisection
             middle = (low + step) / 2
-            low, step = (middle, step) if left(middle) > count * kept else (low, middle)
+            low, step = (middle, step) if effective(middle) > count * kept else (low, middle)
         exponent = min(exponent + step, 1.0) if step < 1.0 - exponent else 1.0
-        reached = np.cumsum(np.exp(step * (log_l - log_l.max())))
-        pick = np.searchsorted(reached, (np.arange(count) + rng.random()) / count * reached[-1])
+        # systematic resampling by the weights L^step
+        cumulative = np.cumsum(np.exp(step * (log_l - log_l.max())))
+        pick = np.searchsorted(cumulative, (np.arange(count) + rng.random()) / count * cumulative[-1])
         u, log_l, ancestors = u[pick], log_l[pick], ancestors[pick]
         root = np.linalg.cholesky(np.atleast_2d(np.cov(u.T)) + 1e-8 * np.eye(d))
         for _ in range(moves if exponent < 1.0 else max(LAST_MOVES, 2 * moves)):
-            far = length * 10.0 ** rng.uniform(-1.5, 0.5, (count, 1))  # short moves too, for narrow modes
-            moved = u + far * rng.standard_normal(u.shape) @ root.T
+            lengths = length * 10.0 ** rng.uniform(-1.5, 0.5, (count, 1))  # short moves too, for narrow modes
+            moved = u + lengths * rng.standard_normal(u.shape) @ root.T
             log_moved = log_likelihood(moved)
+            # log of L'^exponent N(u') / (L^exponent N(u))
             gain = exponent * (log_moved - log_l) + 0.5 * ((u**2).sum(axis=1) - (moved**2).sum(axis=1))
             accepted = np.log(rng.random(count)) < gain
             u[accepted], log_l[accepted] = moved[accepted], log_moved[accepted]

@@ -1,4 +1,4 @@
-"""How long a step takes on n workers: computation, what they send in a node and between nodes, or servers.
+"""The law of step times of n workers: computation, transfers in a node and between nodes, or parameter servers.
 
     T = (f c ⊕ G) + ((1 - f) c ⊕ R),    x ⊕ y = (x^γ + y^γ)^(1/γ)
 
@@ -38,15 +38,14 @@ from ...profile.measurements import Measurement
 from ..closed_network.demands import largest_share
 from ..closed_network.rules import order_statistic
 
-Values = Mapping[str, np.ndarray]  # of each parameter, shape (B, 1)
-Sent = np.ndarray | float  # relative time (B, m) of what is sent, at placements
-#: Latency of a message inside a node over that between nodes.
-INSIDE: float = constants(__package__, "prior.toml")["numbers"]["inside"]
+Values = Mapping[str, np.ndarray]  # Of each parameter, shape (B, 1)
+Sent = np.ndarray | float  # Relative time (B, m) of transfers, at placements
+INSIDE: float = constants(__package__, "prior.toml")["numbers"]["inside"]  #: r: latency in a node over that between.
 
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Groups of workers: what a step's time depends on, each array of shape (n,).
+    """Groups of workers, as far as a step's time depends on them, each array of shape (n,).
 
     Attributes
     ----------
@@ -64,7 +63,7 @@ class Sizes:
     batch_size: np.ndarray
     server_share: np.ndarray
     placements: np.ndarray = field(init=False)  # (m, 3): workers, nodes and fullest node, each combination once
-    placement: np.ndarray = field(init=False)  # (n,): which of them
+    placement: np.ndarray = field(init=False)  # (n,): index of a group's placement
 
     def __post_init__(self) -> None:
         placed = np.column_stack([self.workers, self.nodes, self.fullest_node])
@@ -74,7 +73,7 @@ class Sizes:
 
     @classmethod
     def of(cls, measured: Iterable[Measurement]) -> Sizes:
-        """Those of measurements."""
+        """The groups of measurements."""
         rows = [
             (m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, largest_share(m.parameter_servers))
             for m in measured
@@ -83,43 +82,45 @@ class Sizes:
 
     def on(self, group: Measurement) -> Sizes:
         """The same batches on one group."""
-        alike = Sizes.of([group] * len(self.workers))
-        return Sizes(alike.workers, alike.nodes, alike.fullest_node, self.batch_size, alike.server_share)
+        groups = Sizes.of([group] * len(self.workers))
+        return Sizes(groups.workers, groups.nodes, groups.fullest_node, self.batch_size, groups.server_share)
 
 
 def growth(n: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     """G_p(n) = (n^p - 1)/p."""
-    p = np.where(np.abs(exponent) < 1e-6, 1e-6, exponent)
+    p = np.where(np.abs(exponent) < 1e-6, 1e-6, exponent)  # log n at p = 0, within 1e-6
     return np.asarray(np.expm1(p * np.log(n)) / p)
 
 
 def all_reduce(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray) -> tuple[Sent, Sent]:
-    """Relative time (B, m) of what is sent before the first gradient and after, of gradients reduced."""
-    one, k = k < 2, np.maximum(k, 2.0)
+    """Relative time (B, m) of transfers before the first gradient and after, of gradients reduced."""
+    one_node, k = k < 2, np.maximum(k, 2.0)
+    # W g^a G_p(g k) / G_p(2 g)
     W = v["between nodes"] * g ** v["link sharing"] * growth(g * k, v["growth"]) / growth(2.0 * g, v["growth"])
+    # A G_q(k / 2) / G_q(2)
     A = v["latency"] * growth(k / 2.0, v["latency growth"]) / growth(np.array(2.0), v["latency growth"])
-    return 0.0, np.where(one, v["inside a node"] * 2.0 * (g - 1.0) / g, W + A)
+    return 0.0, np.where(one_node, v["inside a node"] * 2.0 * (g - 1.0) / g, W + A)  # G = 0; a ring's 2 (g - 1) / g
 
 
 def sharded(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray, *, reductions: float = 2.0) -> tuple[Sent, Sent]:
-    """The same of parameters gathered, with as many gathers and reduce-scatters after the first gradient."""
-    one = v["inside a node"] * (g - 1.0) / g + v["latency"] * INSIDE * (g - 1.0)
-    S = np.where(k < 2, one, _between(v, n, k))
+    """The same of parameters gathered, with ``reductions`` gathers and reduce-scatters after the first gradient."""
+    one_node = v["inside a node"] * (g - 1.0) / g + v["latency"] * INSIDE * (g - 1.0)  # L (g - 1)/g + l r (g - 1)
+    S = np.where(k < 2, one_node, _between(v, n, k))
     return S, reductions * S
 
 
 def hybrid(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray) -> tuple[Sent, Sent]:
     """The same of shards in each node, whose gradients are reduced between nodes."""
     G, R = sharded(v, g, np.ones_like(k), g)
-    return G, R + 2.0 * _between(v, k, k)
+    return G, R + 2.0 * _between(v, k, k)  # an all-reduce: reduce-scatter and all-gather
 
 
 def _between(v: Values, n: np.ndarray, k: np.ndarray) -> np.ndarray:
     """Gather of all parameters by n ranks on k nodes."""
-    return np.asarray(v["gather"] * (1.0 - 1.0 / k) + v["latency"] * (n - 1.0))
+    return np.asarray(v["gather"] * (1.0 - 1.0 / k) + v["latency"] * (n - 1.0))  # V (1 - 1/k) + l (n - 1)
 
 
-#: What sharded workers send, by way of training; others reduce gradients.
+#: Transfers of sharded workers by strategy; others reduce gradients.
 TRANSFERS: dict[str, Callable[..., tuple[Sent, Sent]]] = {
     "fsdp": sharded, "hsdp": hybrid, "zero-1": partial(sharded, reductions=1.0),
 }  # fmt: skip
@@ -131,9 +132,9 @@ def synchronous(v: Values, x: Sizes, compute: np.ndarray, strategy: str = "all-r
 
 
 def passes(v: Values, x: Sizes, compute: np.ndarray, strategy: str) -> list[tuple[np.ndarray, Sent]]:
-    """Computation and what is sent (B, n), before the first gradient and after."""
+    """Computation and transfers (B, n), before the first gradient and after."""
     n, k, g = x.placements.T
-    c = compute * (1.0 + v["straggling"] * _largest(n))[:, x.placement]
+    c = compute * (1.0 + v["straggling"] * _max_normal(n))[:, x.placement]  # C (1 + s E_n): the slowest of n
     sent = TRANSFERS.get(strategy, all_reduce)(v, n, k, g)
     shares = v["forward share"], 1.0 - v["forward share"]
     return [(f * c, m[:, x.placement] if isinstance(m, np.ndarray) else m) for f, m in zip(shares, sent, strict=True)]
@@ -141,27 +142,29 @@ def passes(v: Values, x: Sizes, compute: np.ndarray, strategy: str) -> list[tupl
 
 def hiding(x: np.ndarray, y: Sent) -> np.ndarray:
     """x ⊕ y with γ = 4: 19 % more than each where they are equal."""
-    return np.asarray(np.sqrt(np.sqrt((x * x) ** 2 + (y * y) ** 2)))
+    return np.asarray(np.sqrt(np.sqrt((x * x) ** 2 + (y * y) ** 2)))  # two roots are faster than a power
 
 
 def asynchronous(v: Values, x: Sizes, compute: np.ndarray) -> np.ndarray:
     """Relative step time (B, n) of asynchronous workers."""
     load = np.log(server_load(v, x)) - np.log(compute)
     sharpness = np.maximum(v["sharpness"], 1.0)  # below, T would exceed its asymptote c + m
+    # c (1 + (m / c)^γ)^(1/γ) = c ⊕ m, by logarithms: (m / c)^γ overflows
     return np.asarray(compute * np.exp(np.logaddexp(0.0, sharpness * load) / sharpness))
 
 
 def server_load(v: Values, x: Sizes) -> np.ndarray:
     """Relative time (B, n) that the busiest server works for one step of every worker."""
-    return np.asarray(v["demand"] * x.server_share * x.workers ** v["growth"])
+    return np.asarray(v["demand"] * x.server_share * x.workers ** v["growth"])  # D n^p
 
 
-def _largest(n: np.ndarray) -> np.ndarray:
-    return np.array([_largest_of(int(size)) for size in n])
+def _max_normal(n: np.ndarray) -> np.ndarray:
+    return np.array([_max_normal_of(int(size)) for size in n])
 
 
 @cache
-def _largest_of(n: int) -> float:
+def _max_normal_of(n: int) -> float:
+    """E_n, the mean of the largest of n standard normal numbers."""
     from scipy.special import ndtri
 
     return order_statistic(lambda p: -ndtri(p), n, n)

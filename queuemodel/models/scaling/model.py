@@ -1,9 +1,9 @@
-"""A job known by a table of measurements: rates or step times by workers, nodes and batch size."""
+"""The model of a table of measurements: rates or step times by workers, nodes and batch size."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mode
@@ -24,16 +24,36 @@ from ..closed_network.demands import Servers, uneven_shards
 from ..knee import LOST, MOST_NODES, knee_note, knee_of, knee_parameter
 from ..model import Breakdown, Model, Outcome
 from .fit import ScalingData
-from .law import Sizes, asynchronous, hiding, passes, server_load
+from .law import Sizes, Values, asynchronous, hiding, passes, server_load
 from .prior import PRIOR_NUMBERS, Prior, of_gathers
 
 Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
 
-MOST_NAMED = 3  #: Measurements that the note names, the furthest from the fit.
-#: Numbers of nodes among which a knee is looked for.
-KNEE_POINTS = 120
-#: What sharded jobs send during the forward pass, and during the backward pass.
-SENT = ("gathers", "reductions")
+MOST_NAMED = 3  #: Measurements that notes name, the furthest from the fit.
+KNEE_POINTS = 120  #: Numbers of nodes among which a knee is looked for.
+SENT = ("gathers", "reductions")  #: Collectives of the forward and of the backward pass of sharded jobs.
+CORRELATION = math.sqrt(0.5)  #: Of errors at n and 2 n workers: they drift, half of the variance is in one doubling.
+
+#: Notes on a fit, after those on misfits and the knee: where each applies, its sentence (of the model m) and kind.
+NOTES: tuple[tuple[Callable[[ScalingModel], Any], str, Literal["assumed", "narrow", "other"]], ...] = (
+    (lambda m: m._unsaturated and m.table.prior.bytes,
+     "no saturation up to {m._range}: estimated from the parameters' bytes", "assumed"),
+    (lambda m: m._unsaturated and not m.table.prior.bytes,
+     "no saturation up to {m._range}: estimated from published jobs", "assumed"),
+    (lambda m: m.sharded and np.log(m._values["latency"]).std() > PRIOR_NUMBERS["open"],
+     "the latency of gathers is not identified; measured all-gathers (--gathers), or a table of another job there on "
+     "more nodes, narrow the knee", "narrow"),
+    (lambda m: m._reduces and m._nodes == 1, "growth beyond one node is estimated from published jobs", "assumed"),
+    (lambda m: m._reduces and m._nodes == 2, "growth beyond two nodes is estimated from published jobs", "assumed"),
+    (lambda m: m._reduces and m._nodes > 2 and max(map(m._mean, ("growth", "latency"))) > PRIOR_NUMBERS["surprise"],
+     "rounds grow faster than in most published jobs", "other"),
+    (lambda m: m.base.workers > 1,
+     "speedup and efficiency relate to {m.base.group}, the smallest measured group", "other"),
+    (lambda m: m.effective_draws < PRIOR_NUMBERS["effective"],
+     "few draws fit ({m.effective_draws:.0f} lineages), so that intervals are rough", "other"),
+    (lambda m: m.scenario.batch_size and not m._batch_sizes[0] <= m.scenario.batch_size <= m._batch_sizes[1],
+     "no batch of {m.scenario.batch_size} was measured, only {m._batch_sizes[0]:g} to {m._batch_sizes[1]:g}", "other"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,7 +83,7 @@ class ScalingModel(Model):
 
     @property
     def job(self) -> Job:
-        """Its batch size is the specified one; it may be left out where only one was measured, or none."""
+        """The job, with the specified batch size; without it, with the only one that was measured, or 1."""
         sizes = sorted({m.batch_size or 1 for m in self.table.measured})
         if self.scenario.batch_size is None and len(sizes) > 1:
             raise ModelError(
@@ -91,39 +111,38 @@ class ScalingModel(Model):
 
     def check(self) -> None:
         """See `Model`: only tables of several batch sizes determine the effect of another one."""
-        known, asynchronous = self.table.batches[0], self.strategy == "async-ps"
-        wrong = {
+        (low, high), asynchronous = self._batch_sizes, self.strategy == "async-ps"
+        undetermined = {
             "batch_size": asynchronous or not any(m.batch_size for m in self.table.measured),
             "gpus_per_node": self.strategy.endswith("ps"), "parameter_servers": not asynchronous,
             "shards": not asynchronous,
         }  # fmt: skip
-        for name in self.scenario.specified:
-            if wrong[name]:
-                raise ModelError(
-                    f"{name} requires a profile with recorded steps: such a table does not determine its effect"
-                )
+        if name := next((name for name in self.scenario.specified if undetermined[name]), ""):
+            raise ModelError(
+                f"{name} requires a profile with recorded steps: such a table does not determine its effect"
+            )
         size = self.scenario.batch_size
-        if size and len(known) > 1 and not known[0] / 8 <= size <= 8 * known[-1]:
-            raise ModelError(f"batch_size: {known[0]:g} to {known[-1]:g} were measured, got {size}; measure it too")
+        if size and low < high and not low / 8 <= size <= 8 * high:  # three octaves beyond them
+            raise ModelError(f"batch_size: {low:g} to {high:g} were measured, got {size}; measure it too")
 
     def sizes(self, workers: np.ndarray) -> Sizes:
-        """Groups (n,) on as few nodes as they fit; nodes have as many as the fullest measured one, unless specified."""
+        """Groups (n,) on as few nodes as hold them."""
         g, n = self.workers_per_node, np.asarray(workers, float)
         share = max(self.servers.shards) if self.strategy == "async-ps" else 1.0
         size = float(self.scenario.batch_size or self.base.batch_size or 1)
-        return Sizes(n, -(-n // g), np.minimum(n, g), np.full(len(n), size), np.full(len(n), share))
+        return Sizes(n, -(-n // g), np.minimum(n, g), np.full(len(n), size), np.full(len(n), share))  # ceil(n / g)
 
     @property
     def workers_per_node(self) -> int:
-        """GPUs of a node; 1 of workers that have a node each."""
+        """GPUs of a node, those of the fullest measured one unless specified; 1 of workers that have a node each."""
         return self.scenario.gpus_per_node or max(m.fullest_node for m in self.table.measured)
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """The posterior's draws, and the law's error beside them."""
+        """The posterior's draws, and the law's error at these numbers of workers."""
         sizes, g, servers = self.sizes(workers), self.workers_per_node, self.servers
         draws = self.draws(sizes)
         free, size = self.strategy == "async-ps", int(sizes.batch_size[0])
-        alike = [
+        measured = [  # on such nodes, with this batch size and these servers
             m
             for m in sorted(self.table.measured, key=lambda m: m.workers)
             if (m.nodes or m.workers, m.fullest_node) == (-(-m.workers // g), min(m.workers, g))
@@ -135,10 +154,7 @@ class ScalingModel(Model):
             workers=workers,
             throughput=np.exp(self.point(draws)),
             prediction=Prediction.drawn(
-                workers,
-                draws,
-                error=self.error(sizes, np.random.default_rng(seed)),
-                correlation=math.sqrt(0.5),  # errors drift with the doublings: half of the variance of twice as many
+                workers, draws, error=self.error(sizes, np.random.default_rng(seed)), correlation=CORRELATION
             ),
             noise=PRIOR_NUMBERS["noise"],
             breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
@@ -147,24 +163,25 @@ class ScalingModel(Model):
             assumption=self.assumption,
             parameter_servers=servers.count if self.strategy.endswith("ps") else 0,
             workers_per_node=g,
-            profiled_workers=max((m.workers for m in alike), default=0),
-            measured=tuple((m.workers, m.steps_per_second) for m in alike),
+            profiled_workers=max((m.workers for m in measured), default=0),
+            measured=tuple((m.workers, m.steps_per_second) for m in measured),
             synchronous=not free,
             asynchronous=free,
         )
 
     def _stations(self, sizes: Sizes, X: np.ndarray) -> Breakdown:
-        """Of asynchronous workers: where a step's time goes, by the medians of computation and servers' load."""
-        v, n = self.table.values(self.coordinates), sizes.workers
-        scale = np.exp(self.draws(sizes).T) * asynchronous(v, sizes, self.table.compute(v, sizes)) / n  # 1/s, of a step
-        busy = np.median(np.minimum(np.exp(self.draws(sizes).T) * server_load(v, sizes) / scale / n, 1.0), axis=0)
-        compute = np.median(self.table.compute(v, sizes) / scale, axis=0)
+        """Breakdown for asynchronous workers, by the medians of computation and servers' load."""
+        v, n = self._values, sizes.workers
+        rate, relative_compute = np.exp(self.draws(sizes).T), self.table.compute(v, sizes)
+        scale = rate * asynchronous(v, sizes, relative_compute) / n  # relative over absolute time (1/s): X T / n
+        busy = np.median(np.minimum(rate * server_load(v, sizes) / scale / n, 1.0), axis=0)  # utilization law
+        compute = np.median(relative_compute / scale, axis=0)
         shards = np.array(self.servers.shards) / max(self.servers.shards)
         lower, upper = (np.exp(self.point(bound)) for bound in self.bounds(sizes))
         return Breakdown(
             stations=self.servers.stations,
             utilization=busy[:, None] * shards,
-            residence_time=np.maximum(n / X - compute, 0.0)[:, None] * shards / shards.sum(),
+            residence_time=np.maximum(n / X - compute, 0.0)[:, None] * shards / shards.sum(),  # R = n / X - Z
             think_time=np.minimum(compute, n / X),
             bound_lower=np.minimum(lower, X),
             bound_upper=np.maximum(upper, X),
@@ -173,30 +190,27 @@ class ScalingModel(Model):
         )
 
     def _sent(self, sizes: Sizes, X: np.ndarray) -> Breakdown:
-        """Of sharded jobs: what gathers and reductions (with their gathers) add to a step, and how long they take."""
+        """Breakdown for sharded jobs, by what gathers and reductions (with their gathers) add to a step."""
         if not self.sharded:
             return Breakdown()
-        v = self.table.values(self.coordinates)
+        v, time = self._values, sizes.workers / X
         parts = passes(v, sizes, self.table.compute(v, sizes), self.strategy)
-        time, whole = sizes.workers / X, sum(hiding(c, m) for c, m in parts)
-        added, busy = (
-            np.column_stack([np.median(some(c, m) / whole, axis=0) for c, m in parts])
-            for some in (lambda c, m: hiding(c, m) - c, lambda c, m: m)
-        )
-        most = int(added[-1].argmax())
+        total = sum(hiding(c, m) for c, m in parts)
+        busy = np.column_stack([np.median(m / total, axis=0) for _, m in parts])
+        exposed = np.column_stack([np.median((hiding(c, m) - c) / total, axis=0) for c, m in parts])  # c ⊕ m - c
+        largest = int(exposed[-1].argmax())
         return Breakdown(
             stations=SENT,
             utilization=np.minimum(busy, 1.0),
-            residence_time=added * time[:, None],
-            think_time=(1.0 - added.sum(axis=1)) * time,
-            bottleneck=SENT[most] if added[-1, most] > LOST else "",
+            residence_time=exposed * time[:, None],
+            think_time=(1.0 - exposed.sum(axis=1)) * time,
+            bottleneck=SENT[largest] if exposed[-1, largest] > LOST else "",
         )
 
     def caption(self) -> str:
-        """What was measured, and what the fit does not determine."""
-        nodes = counted(int(self.table.sizes.nodes.max()), "node")
-        what = f"{self.strategy}, {counted(len(self.table.measured), 'measurement')} on at most {nodes}"
-        return "; ".join(filter(None, [self.assumption, what, self.note]))
+        """The measurements, and what the fit does not determine."""
+        measured = f"{self.strategy}, {counted(len(self.table.measured), 'measurement')} on at most "
+        return "; ".join(filter(None, [self.assumption, measured + counted(self._nodes, "node"), self.note]))
 
     @property
     def base(self) -> Measurement:
@@ -206,15 +220,15 @@ class ScalingModel(Model):
     def draws(self, sizes: Sizes) -> np.ndarray:
         """Log steps per second of all workers, shape (n, B)."""
         level = self.levels @ self.table.weights(sizes).T
-        return (np.log(sizes.workers) - level - self.table.relative(self.coordinates, sizes)).T
+        return (np.log(sizes.workers) - level - self.table.relative(self.coordinates, sizes)).T  # X = n / T
 
     def error(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
         """Standard deviation (n, B) of a measurement's logarithm from each draw; its size drawn, hence Student's t."""
-        n, misfit = sizes.workers, self.table.values(self.coordinates)["misfit"][:, 0]
+        n, misfit, freedom = sizes.workers, self._values["misfit"][:, 0], PRIOR_NUMBERS["freedom"]
         doublings = np.log2(np.maximum(np.maximum(n / self._largest, self.base.workers / n), 1.0))[:, None]
-        size = np.sqrt(PRIOR_NUMBERS["freedom"] / rng.chisquare(PRIOR_NUMBERS["freedom"], len(misfit)))
-        beyond = misfit**2 * (1.0 + self.table.prior.drift**2 * doublings)
-        return np.asarray(np.sqrt(beyond + PRIOR_NUMBERS["noise"] ** 2) * size)
+        size = np.sqrt(freedom / rng.chisquare(freedom, len(misfit)))  # t_f = normal / sqrt(chi2_f / f)
+        variance = misfit**2 * (1.0 + self.table.prior.drift**2 * doublings)  # a random walk beyond measured sizes
+        return np.asarray(np.sqrt(variance + PRIOR_NUMBERS["noise"] ** 2) * size)
 
     def point(self, draws: np.ndarray) -> np.ndarray:
         """The point estimate (n,) of draws (n, B) of throughput or of its bounds: a quantile, which keeps their order.
@@ -239,124 +253,123 @@ class ScalingModel(Model):
 
     @property
     def cluster(self) -> dict[str, tuple[float, float]]:
-        """What this job shows of its cluster, for `gathers` of another: as `Prior.cluster`."""
-        prior, v = self.table.prior, self.table.values(self.coordinates)
-        found = dict(prior.cluster)
+        """Costs of gathers on this job's cluster, for `gathers` of another job: as `Prior.cluster`."""
+        prior, costs = self.table.prior, dict(self.table.prior.cluster)
         for name, size in (("gather", prior.bytes), ("latency", prior.layers)):
             if size:
-                cost = np.log(v[name] * self.table.reference / size)
-                found[name] = float(np.median(cost)), float(np.hypot(cost.std(), PRIOR_NUMBERS["other_job"]))
-        return found
+                cost = np.log(self._values[name] * self.table.reference / size)  # s, of a byte or a message
+                costs[name] = float(np.median(cost)), float(np.hypot(cost.std(), PRIOR_NUMBERS["other_job"]))
+        return costs
 
     def bounds(self, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
         """Log asymptotic bounds (n, B) of draws of asynchronous workers: computation and load in turn, or at once."""
-        v = self.table.values(self.coordinates)
+        v = self._values
         compute, load = self.table.compute(v, sizes), server_load(v, sizes)
         rate = self.draws(sizes).T + np.log(asynchronous(v, sizes, compute))
-        return (rate - np.log(compute + load)).T, (rate - np.log(np.maximum(compute, load))).T
+        return (rate - np.log(compute + load)).T, (rate - np.log(np.maximum(compute, load))).T  # c + m >= T >= max
 
     @property
     def saturation_workers(self) -> np.ndarray:
         """N* (B,) of asynchronous workers: computation and the busiest server's load are equal."""
-        v = self.table.values(self.coordinates)
-        share = self.sizes(np.ones(1)).server_share[0]
-        return np.asarray(((v["demand"] * share) ** (-1.0 / v["growth"]))[:, 0])
+        v, share = self._values, self.sizes(np.ones(1)).server_share[0]
+        return np.asarray(((v["demand"] * share) ** (-1.0 / v["growth"]))[:, 0])  # D n^p = 1
 
     @cached_property
-    def _off(self) -> np.ndarray:
+    def _residuals(self) -> np.ndarray:
         """Log rates of the measured groups over those of the draws, shape (B, groups)."""
         return np.asarray(np.log(self.table.sizes.workers) - self.table.log_time - self.draws(self.table.sizes).T)
 
     @property
     def misfits(self) -> tuple[tuple[Measurement, float], ...]:
         """Measurements that the fit misses by more than their noise, and their relative differences from its median."""
-        off = np.median(self._off, axis=0)
-        missed = np.abs(off) > np.maximum(PRIOR_NUMBERS["missed"], PRIOR_NUMBERS["missed_errors"] * self.table.noise)
-        return tuple((self.table.groups[i][0], float(np.expm1(off[i]))) for i in np.flatnonzero(missed))
+        residual = np.median(self._residuals, axis=0)
+        tolerance = np.maximum(PRIOR_NUMBERS["missed"], PRIOR_NUMBERS["missed_errors"] * self.table.noise)
+        missed = np.flatnonzero(np.abs(residual) > tolerance)
+        return tuple((self.table.groups[i][0], float(np.expm1(residual[i]))) for i in missed)
 
     @property
     def outliers(self) -> tuple[Measurement, ...]:
         """Measurements far from most draws that four or more others contradict: three points contradict no law."""
-        far = (np.abs(self._off) > PRIOR_NUMBERS["outlier"] * self.table.scale(self.coordinates)).mean(axis=0) > 0.5
-        few = len(self.table.groups) > max(3, 3 * far.sum())
-        return tuple(self.table.groups[i][0] for i in np.flatnonzero(far)) if few else ()
+        scale = PRIOR_NUMBERS["outlier"] * self.table.scale(self.coordinates)
+        outlying = (np.abs(self._residuals) > scale).mean(axis=0) > 0.5
+        contradicted = len(self.table.groups) > max(3, 3 * outlying.sum())
+        return tuple(self.table.groups[i][0] for i in np.flatnonzero(outlying)) if contradicted else ()
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:
-        """What was fitted, with its uncertainty; measured where a measurement depends on it and narrows it."""
-        step, v = np.exp(self.levels[:, 0]), self.table.values(self.coordinates)
+        """The step of the smallest group, the prior's coordinates, and the knee."""
+        step, draws = np.exp(self.levels[:, 0]), self._values
         note = f"of {counted(self.base.workers, 'worker')}, the smallest measured group"
-        found = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
+        rows = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
         for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
-            draws = v[name][:, 0] * (self.table.reference if unit else 1.0)
-            found.append(
+            values = draws[name][:, 0] * (self.table.reference if unit else 1.0)
+            rows.append(
                 Parameter(
-                    name, float(np.median(draws)), "s" if unit else "", standard_error=float(standard_errors(draws)),
+                    name, float(np.median(values)), "s" if unit else "", standard_error=float(standard_errors(values)),
                     origin="measured" if measured else "assumed", identified=bool(measured), note=note,
                 )
             )  # fmt: skip
-        if self.sharded:
-            found.append(knee_parameter(self.knee, float(self.table.sizes.nodes.max())))
-        return tuple(found)
-
-    def _of_knee(self) -> Iterator[Note]:
-        """Where a sharded job loses, and what that depends on."""
-        yield Note(knee_note(self.knee), "assumed")
-        if np.log(self.table.values(self.coordinates)["latency"]).std() > PRIOR_NUMBERS["open"]:
-            yield Note(
-                "the latency of gathers is not identified; measured all-gathers (--gathers), or a table of another job "
-                "there on more nodes, narrow the knee",
-                "narrow",
-            )
+        return (*rows, knee_parameter(self.knee, self._nodes)) if self.sharded else tuple(rows)
 
     @property
     def remarks(self) -> tuple[Note, ...]:
-        """What measurements leave open, or contradict: all outliers, and of those that are only unlike, the first."""
-        found: list[Note] = []
-        misfits, unlike = sorted(self.misfits, key=lambda one: -abs(one[1])), False
-        for m, off in misfits[:MOST_NAMED]:
+        """Notes on misfits, on the knee, and those of `NOTES`."""
+        notes, misfits = list[Note](), sorted(self.misfits, key=lambda misfit: -abs(misfit[1]))
+        outliers, doubted = self.outliers, False  # of all that are only unlike published jobs, the first is a doubt
+        for m, residual in misfits[:MOST_NAMED]:
             batch = f", batch {m.batch_size}" if m.batch_size else ""
-            wrong = m in self.outliers
-            what = "an outlier" if wrong else "unlike published jobs"
-            kind: Literal["doubt", "other"] = "doubt" if wrong or not unlike else "other"
-            unlike = unlike or not wrong
-            found.append(Note(f"{m.group}{batch}: {100 * off:+.0f} % off the fit, {what}", kind))
+            outlier = m in outliers
+            cause = "an outlier" if outlier else "unlike published jobs"
+            kind: Literal["doubt", "other"] = "doubt" if outlier or not doubted else "other"
+            doubted = doubted or not outlier
+            notes.append(Note(f"{m.group}{batch}: {100 * residual:+.0f} % off the fit, {cause}", kind))
         if more := misfits[MOST_NAMED:]:
-            found.append(Note(f"{counted(len(more), 'more measurement')} off by up to {100 * abs(more[0][1]):.0f} %"))
-        nodes = self.table.sizes.nodes
-        if self.strategy == "async-ps":
-            if not self._measured[0]:
-                basis = "the parameters' bytes" if self.table.prior.bytes else "published jobs"
-                unseen = f"no saturation up to {counted(self._largest, 'worker')}: estimated from {basis}"
-                found.append(Note(unseen, "assumed"))
-        elif self.sharded:
-            found += self._of_knee()
-        elif nodes.max() <= 2:
-            beyond = "two nodes" if nodes.max() == 2 else "one node"
-            found.append(Note(f"growth beyond {beyond} is estimated from published jobs", "assumed"))
-        elif max(self._mean("growth"), self._mean("latency")) > PRIOR_NUMBERS["surprise"]:
-            found.append(Note("rounds grow faster than in most published jobs"))
-        if self.base.workers > 1:
-            found.append(Note(f"speedup and efficiency relate to {self.base.group}, the smallest measured group"))
-        if self.effective_draws < PRIOR_NUMBERS["effective"]:
-            found.append(Note(f"few draws fit ({self.effective_draws:.0f} lineages), so that intervals are rough"))
-        known = self.table.batches[0]
-        if self.scenario.batch_size and not known[0] <= self.scenario.batch_size <= known[-1]:
-            unseen = f"no batch of {self.scenario.batch_size} was measured, only {known[0]:g} to {known[-1]:g}"
-            found.append(Note(unseen))
-        return tuple(found)
+            notes.append(Note(f"{counted(len(more), 'more measurement')} off by up to {100 * abs(more[0][1]):.0f} %"))
+        if self.sharded:
+            notes.append(Note(knee_note(self.knee), "assumed"))
+        return (*notes, *(Note(sentence.format(m=self), kind) for applies, sentence, kind in NOTES if applies(self)))
+
+    @property
+    def _reduces(self) -> bool:
+        """Whether gradients are reduced by all workers."""
+        return self.strategy != "async-ps" and not self.sharded
+
+    @property
+    def _unsaturated(self) -> bool:
+        """Whether no measurement determines the demand at asynchronous servers."""
+        return self.strategy == "async-ps" and not self._measured[0]
 
     @property
     def _largest(self) -> int:
         return max(m.workers for m in self.table.measured)
 
+    @property
+    def _range(self) -> str:
+        return counted(self._largest, "worker")
+
+    @property
+    def _nodes(self) -> int:
+        return int(self.table.sizes.nodes.max())
+
+    @property
+    def _batch_sizes(self) -> tuple[float, float]:
+        """The smallest and the largest measured batch size of the smallest group."""
+        sizes = self.table.batches[0]
+        return float(sizes[0]), float(sizes[-1])
+
+    @cached_property
+    def _values(self) -> Values:
+        """Draws of the law's parameters, each (B, 1)."""
+        return self.table.values(self.coordinates)
+
     def _mean(self, name: str) -> float:
         """Mean of a coordinate, in standard deviations of its prior."""
-        names = [one.name for one in self.table.prior.coordinates]
+        names = [coordinate.name for coordinate in self.table.prior.coordinates]
         return float(self.coordinates[:, names.index(name)].mean())
 
     @cached_property
     def _measured(self) -> np.ndarray:
+        """Of each coordinate, whether a measurement depends on it and narrows it."""
         return self.table.depends(self.coordinates) & (self.coordinates.std(axis=0) < PRIOR_NUMBERS["narrowed"])
 
 
@@ -413,7 +426,7 @@ def fit_scaling(
 
 
 def _cluster(rows: Sequence[Measurement], gathers: Sequence[Gather] | ScalingModel) -> dict[str, Any] | None:
-    """What is known of gathers on the cluster of these measurements."""
+    """Costs of gathers on the cluster of these measurements, None where nothing was measured."""
     if isinstance(gathers, ScalingModel):
         if not (gathers.sharded and gathers.table.prior.bytes):
             raise ModelError("gathers: the other job must be sharded, and fitted with its parameters")

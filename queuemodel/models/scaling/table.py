@@ -1,4 +1,4 @@
-"""From a table of measurements, or a profile that has no more, to the model: when there is one, and how it is made."""
+"""From a table of measurements, or a profile of throughputs alone, to the model of a question, and why it has none."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from ..model import OTHER_DATA, Data, changes_of, on_nodes, strategy_of
 from .model import ScalingModel, Strategy, fit_scaling
 
 METHOD, NEEDS = "", "a table of measurements"
-#: What is assumed of throughputs alone where no strategy is given.
+#: Note on throughputs alone where no strategy is given.
 ASSUMED = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
-#: What may be known of gathers.
-GATHERED = ("parameters", "layers", "precision", "gathers")
-#: What may be known of throughputs alone besides, by way of training.
+GATHERED = ("parameters", "layers", "precision", "gathers")  #: Fields of a scenario on gathers.
+#: Fields of a scenario on tables alone, by strategy.
 TABLE_FIELDS: dict[str, tuple[str, ...]] = {
     "async-ps": ("batch_size", "parameter_bytes"),
     "sync-ps": ("batch_size", "parameter_bytes", "sparse_gradients"),
@@ -43,44 +42,28 @@ def refuses(data: Data, question: Scenario) -> str:
 def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed: int) -> ScalingModel:
     """See `ModelKind`."""
     strategy, profile = strategy_of(data, question), data if isinstance(data, Profile) else None
-    if profile and (own := question.of(TABLE_FIELDS["async-ps"])):
-        raise ModelError(f"{next(iter(own))} applies to tables of measurements; a profile has its own")
-    if of_network := question.of(of_group("network")):
-        raise ModelError(f"{next(iter(of_network))} does not apply to measurements alone; leave it out")
+    if profile and (fields := question.of(TABLE_FIELDS["async-ps"])):
+        raise ModelError(f"{next(iter(fields))} applies to tables of measurements; a profile has its own")
+    if fields := question.of(of_group("network")):
+        raise ModelError(f"{next(iter(fields))} does not apply to measurements alone; leave it out")
     if question.form:
         raise ModelError("form applies to steps on parameter servers alone; leave it out")
-    if MEASURED_ALONE in getattr(data, "note", "") and (own := question.of(GATHERED)):
-        raise ModelError(f"{next(iter(own))} needs the seconds of a step; give batch_size (and sequence_length)")
+    if MEASURED_ALONE in getattr(data, "note", "") and (fields := question.of(GATHERED)):
+        raise ModelError(f"{next(iter(fields))} needs the seconds of a step; give batch_size (and sequence_length)")
     measured = as_throughputs([*(data.throughputs if isinstance(data, Profile) else data), *measured])
     if not measured:
         raise FitError("fit: at least one measurement is needed, got none")
     if profile:
         measured = on_profiled_links(measured, profile)
     links, profiled = {point.bandwidth for point in measured}, profile.cluster.bandwidth if profile else None
-    if len(links) > 1 or (profiled is not None and links != {None}):
+    if len(links) > 1 or (profiled is not None and links != {None}):  # one bandwidth: growth is that of workers alone
         raise FitError("fit: measurements alone do not determine the effect of bandwidth; give those of one bandwidth")
-    link, placed = next(iter(links), None) or profiled, on_nodes(measured)
-    g = question.gpus_per_node or max(p.fullest_node for p in measured)
-    whole = bool(question.gpus_per_node) and not placed and strategy not in SHARDED
-    if whole and (wrong := next((p for p in measured if p.workers % g), None)):
-        raise FitError(
-            f"fit: workers are ranks on whole nodes of {g} (gpus_per_node), got a measurement of {wrong.workers}; "
-            "leave groups inside a node out, or give a column nodes"
-        )
-    sizes = {point.batch_size for point in measured if point.batch_size}
-    sized, size = bool(sizes), question.batch_size or (min(sizes) if len(sizes) == 1 else None)
-    rows = [msgspec.structs.replace(p, bandwidth=None) for p in measured]
-    if placed or question.gpus_per_node:  # those without nodes are on as few as they fit
-        rows = [
-            p if p.nodes else msgspec.structs.replace(
-                p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size
-            )
-            for p in rows
-        ]  # fmt: skip
+    link, sized = next(iter(links), None) or profiled, any(point.batch_size for point in measured)
+    rows = _placed(measured, question, strategy)
     job = profile.job if profile else None
     if job is None and not sized:
-        bytes_known = int(question.parameter_bytes or 0)
-        job = Job(batch_size=question.batch_size or 1, parameter_bytes=bytes_known, tensors=0)
+        parameter_bytes = int(question.parameter_bytes or 0)
+        job = Job(batch_size=question.batch_size or 1, parameter_bytes=parameter_bytes, tensors=0)
     model = fit_scaling(
         rows,
         strategy=cast(Strategy, strategy),
@@ -92,6 +75,29 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     )
     if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
         warn_of_rounds(rows)
-    assumed = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
+    assumption = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")
+    # without measured batch sizes, the question's is that of the measurements, and no change
     changes = {name: value for name, value in changes_of(question).items() if sized or name != "batch_size"}
-    return replace(model, known_job=job, assumption=assumed).what_if(**changes)
+    return replace(model, known_job=job, assumption=assumption).what_if(**changes)
+
+
+def _placed(measured: Sequence[Measurement], question: Scenario, strategy: str) -> list[Measurement]:
+    """Measurements with their nodes, where these are known of some, or by the question."""
+    rows, per_node = [msgspec.structs.replace(p, bandwidth=None) for p in measured], question.gpus_per_node
+    if not (placed := on_nodes(measured)) and not per_node:
+        return rows
+    g = per_node or max(p.fullest_node for p in measured)
+    incomplete = next((p for p in measured if p.workers % g), None)
+    if incomplete and not placed and strategy not in SHARDED:
+        raise FitError(
+            f"fit: workers are ranks on whole nodes of {g} (gpus_per_node), got a measurement of {incomplete.workers}; "
+            "leave groups inside a node out, or give a column nodes"
+        )
+    sizes = {point.batch_size for point in measured if point.batch_size}
+    size = question.batch_size or (min(sizes) if len(sizes) == 1 else None)
+    return [  # on as few nodes as hold them: ceil(n / g)
+        p if p.nodes else msgspec.structs.replace(
+            p, nodes=-(-p.workers // g), gpus_per_node=min(p.workers, g), batch_size=p.batch_size or size
+        )
+        for p in rows
+    ]  # fmt: skip

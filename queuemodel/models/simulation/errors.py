@@ -1,4 +1,4 @@
-"""How far simulated throughputs are from a measurement: the simulation itself, sampled steps, a window's length."""
+"""Errors of simulated throughputs: the simulation's own, the sampling of recorded steps, a window's length."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def simulation_error(
     """Relative standard error of the simulation itself, with such settings, at the runs' numbers of workers (n,)."""
     workers = np.array([replications[0].workers for replications in runs])
     X = np.array([throughput(replications) for replications in runs])
-    links = [[[busy for name, busy in run.utilization.items() if name != "compute"] for run in one] for one in runs]
-    busiest = np.array([max(np.mean(one, axis=0)) for one in links]) / X  # seconds per step
-    alone = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
-    own = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * alone * busiest))
-    return np.hypot(own, waiting_error() * Synchronization.read(settings.get("synchronization")).partial(workers))
+    links = [[[u for name, u in run.utilization.items() if name != "compute"] for run in group] for group in runs]
+    D_max = np.array([max(np.mean(group, axis=0)) for group in links]) / X  # utilization law
+    single = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
+    # n / N* = n X(1) D_max
+    error = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * single * D_max))
+    return np.hypot(error, waiting_error() * Synchronization.read(settings.get("synchronization")).partial(workers))
 
 
 def throughput(runs: Sequence[SimulatedRun]) -> float:
@@ -44,8 +45,8 @@ def sampling_error(profile: Profile) -> float:
 
 
 def sampled_share(profile: Profile, runs: Sequence[SimulatedRun]) -> float:
-    """How much of the steps' sampling error the throughput has: all alone, none once a link limits it."""
-    return min(1.0, throughput(runs) * float(profile.values("step_time").mean()) / runs[0].workers)
+    """Share of the steps' sampling error that the throughput has: 1 of one worker, little once a link limits it."""
+    return min(1.0, throughput(runs) * float(profile.values("step_time").mean()) / runs[0].workers)  # X / (n X(1))
 
 
 def window_spread(runs: Sequence[SimulatedRun]) -> float:
@@ -55,8 +56,8 @@ def window_spread(runs: Sequence[SimulatedRun]) -> float:
     shared: an analysis of variance adds what both show (Searle, Casella and McCulloch, 1992).
     """
     mean, workers = throughput(runs), runs[0].workers
-    wanted = max(WINDOW, WINDOW_STEPS * workers / mean)
-    seconds = min(wanted, min(run.duration - run.warmup for run in runs) / 2)
+    measured = max(WINDOW, WINDOW_STEPS * workers / mean)
+    seconds = min(measured, min(run.duration - run.warmup for run in runs) / 2)
     squares, windows = 0.0, 0
     for run in runs:
         steps = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
@@ -64,16 +65,17 @@ def window_spread(runs: Sequence[SimulatedRun]) -> float:
         counts = np.diff(np.interp(edges, run.times, steps))
         squares += float(((counts / counts.mean() - 1.0) ** 2).sum())
         windows += len(counts)
-    within = squares / (windows - len(runs)) * seconds / wanted
+    within = squares / (windows - len(runs)) * seconds / measured  # a longer window's variance is as much smaller
     between = float(np.var([run.throughput for run in runs], ddof=1)) / mean**2 if len(runs) > 1 else 0.0
+    # var(between) holds within / m of m windows a run: between + (1 - 1 / m) within
     return float(np.sqrt(max(between + (1.0 - len(runs) / windows) * within, within)))
 
 
 def untraced_share(logs: np.ndarray, workers: np.ndarray, kind: Transport) -> np.ndarray:
     """
-    How much of what tracing cost one worker alone it costs throughput of several, from its logarithms (n,).
+    Share (n,) of one worker's cost of tracing that throughput of several has, from its logarithms (n,).
 
-    Tracing costs time on the machines, not on the links: as much as the workers' time is not lost to each other.
-    Without links, on one machine, everything is so much slower.
+    Tracing costs time on the machines, not on the links: its share is the efficiency X(n) / (n X(1)). On loopback,
+    without links, it slows everything.
     """
     return np.ones(len(logs)) if kind.name == "loopback" else np.minimum(1.0, np.exp(logs - logs[0]) / workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,19 +45,19 @@ from .errors import (
     window_spread,
 )
 
+METHOD, NEEDS = "trace", "a profile with recorded operations; import one from traces"
 #: Where one worker does not fill its link: probability that its cause is another than the simulated one (assumed).
 UNFILLED_SHARE = constants(__package__)["model"]["unfilled_share"]
-
-
-METHOD, NEEDS = "trace", "a profile with recorded operations; import one from traces"
+#: What-ifs that the closed network covers too.
+WHAT_IFS = ("bandwidth", "other_traffic", "parameter_servers", "accelerator_speed")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationModel(Model):
     """Training on parameter servers, simulated operation by operation from recorded steps of one worker alone.
 
-    ``measured`` are throughputs of workers who wait for each other in the same way, ``settings`` those of `trace_runs`
-    that are no fields of `Scenario`.
+    ``measured`` are throughputs of the same synchronization, ``settings`` those of `trace_runs` that are no fields of
+    `Scenario`.
     """
 
     profile: Profile
@@ -94,13 +95,12 @@ class SimulationModel(Model):
     @cached_property
     def closed_network(self) -> ClosedNetworkModel:
         """The closed network of the same job, as far as it knows the changes, for the parameters."""
-        alone = [point for point in self.measured if point.workers == 1]
-        model = fit_network(msgspec.structs.replace(self.profile, throughputs=alone))
+        one_worker = [point for point in self.measured if point.workers == 1]
+        model = fit_network(msgspec.structs.replace(self.profile, throughputs=one_worker))
         return model.what_if(**self.scenario.of(WHAT_IFS))
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:
-        """Those of the closed network."""
         return self.closed_network._parameters
 
     def check(self) -> None:
@@ -113,10 +113,10 @@ class SimulationModel(Model):
     def sampled(
         self, workers: np.ndarray, *, seed: int = 0
     ) -> tuple[list[Transport], list[list[SimulatedRun]], Prediction]:
-        """The kinds of network that it may be, the likeliest's runs, and the prediction over all kinds.
+        """Possible kinds of network, runs of the likeliest, and the prediction over all kinds.
 
-        Errors are those of a measurement of about a minute: the spread of such windows, of the mean of the
-        replications, the sampling of the recorded steps and `simulation_error`.
+        Errors are those of a measurement of about a minute: the spread of windows of this length, the error of the mean
+        of replications, the sampling of the recorded steps and `simulation_error`.
         """
         settings = self.run_settings | {"seed": seed, "workers": workers.tolist()}
         network = {name: settings.pop(name, None) for name in NETWORK}
@@ -131,34 +131,31 @@ class SimulationModel(Model):
             )
             for kind in kinds
         ]
-        found = [_simulated(self.profile, own, settings) for own in runs]
+        simulated = [_simulated(self.profile, replications, settings) for replications in runs]
         weights = [kind.share for kind in kinds]
         if settings.get("links") is None and (best := best_rates(self.profile)):
-            found += _unfilled(self.profile, best, kinds[0].settings | settings)
+            simulated += _bottleneck_alternatives(self.profile, best, kinds[0].settings | settings)
             weights = [(1.0 - UNFILLED_SHARE) * share for share in weights] + [UNFILLED_SHARE / 2] * 2
-        X, error = (np.array(one).T for one in zip(*found, strict=True))
-        noise = np.hypot(MIN_NOISE, [window_spread(own) for own in runs[0]])
-        share = np.array([sampled_share(self.profile, own) for own in runs[0]])
-        traced = profiled_error("trace")
+        X, total_error = (np.array(values).T for values in zip(*simulated, strict=True))
+        share = np.array([sampled_share(self.profile, replications) for replications in runs[0]])
+        traced = profiled_error("trace")  # of which a minute's noise is a part
         tracing = np.sqrt(max(traced**2 - MIN_NOISE**2, (traced / 2) ** 2)) * share
-        alone = workers == 1  # which shares its links with nobody
-        own, _ = own_error(error, noise[:, None])
-        own = np.where(alone[:, None], 0.0, np.sqrt(np.maximum(own**2 - tracing[:, None] ** 2, (own / 2) ** 2)))
-        rest = np.sqrt(np.maximum(error[:, 0] ** 2 - own[:, 0] ** 2 - tracing**2, 0.0))
-        bandwidth, limits = settings.get("bandwidth") or nominal_bandwidth(self.profile), {}
-        size = max(self.profile.values("fetched_bytes").mean(), self.profile.values("pushed_bytes").mean())
-        if bandwidth is not None and size > 0:
-            limits["ceiling"] = np.full(len(workers), np.log(self.servers.count * bandwidth / size))
+        # total^2 = error^2 + tracing^2 + noise^2; one worker shares its links with nobody, and has no error there
+        error, _ = own_error(total_error, _window_noise(runs[0])[:, None])
+        error = np.sqrt(np.maximum(error**2 - tracing[:, None] ** 2, (error / 2) ** 2))
+        error = np.where((workers == 1)[:, None], 0.0, error)
+        noise = np.sqrt(np.maximum(total_error[:, 0] ** 2 - error[:, 0] ** 2 - tracing**2, 0.0))
+        bound = _link_bound(self.profile, settings.get("bandwidth"), self.servers.count)
         prediction = Prediction(
             workers=workers,
             mean=np.log(X),
             weights=np.array(weights) / sum(weights),
             kind=np.arange(len(weights)),
-            error=own,
-            noise=rest,
-            spread=np.column_stack([sampling_error(self.profile) * share, tracing]),
+            error=error,
+            noise=noise,
+            spread=np.column_stack([sampling_error(self.profile) * share, tracing]),  # common to all numbers of workers
             correlation=correlation_per_doubling("trace"),
-            **limits,
+            ceiling=np.full(len(workers), np.log(bound)),
         )
         return kinds, runs[0], prediction
 
@@ -169,73 +166,68 @@ class SimulationModel(Model):
 
     def machines_of(self, point: Measurement) -> Scenario:
         """See `Model`."""
-        own = self.profile.cluster.parameter_servers
-        servers = None if point.parameter_servers == own else point.parameter_servers
+        profiled = self.profile.cluster.parameter_servers
+        servers = None if point.parameter_servers == profiled else point.parameter_servers
         return replace(Model.machines_of(self, point), parameter_servers=servers)
 
     def is_here(self, point: Measurement) -> bool:
         """See `Model`."""
         cluster = self.profile.cluster
-        known = {
-            "bandwidth": cluster.bandwidth,
-            "parameter_servers": cluster.parameter_servers,
-            "accelerator_speed": 1.0,
-        }
-        same = [name for name, value in known.items() if getattr(self.scenario, name) == value]
-        return self.machines_of(point) == replace(self.scenario, **dict.fromkeys(same, None))
+        profiled = {
+            "bandwidth": cluster.bandwidth, "parameter_servers": cluster.parameter_servers, "accelerator_speed": 1.0,
+        }  # fmt: skip
+        unchanged = [name for name, value in profiled.items() if getattr(self.scenario, name) == value]
+        return self.machines_of(point) == replace(self.scenario, **dict.fromkeys(unchanged, None))
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """The simulation of the likeliest network; one worker's throughput undoes what tracing cost."""
-        profiled, servers, waiting = self.profile.cluster.parameter_servers, self.servers, self.synchronization
-        measured = on_profiled_links(self.measured, self.profile)
+        """The simulation of the likeliest network, without the cost of tracing that one worker's throughput shows."""
+        servers, waiting, changes = self.servers, self.synchronization, on_links(self.scenario, self.profile)
         kinds, runs, prediction = self.sampled(workers, seed=seed)
-        longer, untraced = 1.0, untraced_throughput(measured, profiled)
+        overhead, untraced = 1.0, untraced_throughput(self.conditions, self.profile.cluster.parameter_servers)
         if untraced is not None:
             single = trace_runs(self.profile, workers=1, seed=seed, **self._as_profiled)[0]
-            longer = throughput(single) / untraced
+            overhead = throughput(single) / untraced  # X_traced(1) / X(1)
             share = untraced_share(prediction.mean[:, 0], workers, kinds[0])
-            prediction = replace(prediction, mean=prediction.mean - np.log(longer) * share[:, None])
-        on_other_machines = (
-            on_links(self.scenario, self.profile).bandwidth is not None
-            or self.scenario.accelerator_speed not in (None, 1.0)
-        )  # fmt: skip
-        own = [p for p in measured if p.parameter_servers == servers.count and p.bandwidth is None]
-        own = [] if on_other_machines else own
-        as_profiled = not on_other_machines and servers == servers_of(self.profile, "links")
+            prediction = replace(prediction, mean=prediction.mean - np.log(overhead) * share[:, None])
+        same_machines = changes.bandwidth is None and changes.accelerator_speed in (None, 1.0)
+        here = servers.count, None
+        measured = [p for p in self.conditions if same_machines and (p.parameter_servers, p.bandwidth) == here]
+        as_profiled = same_machines and servers == servers_of(self.profile, "links")
         how = filter(None, (runs[-1][0].settings["transfer_order"], waiting.name, kinds[0].name))
         return Outcome(
             workers=workers,
             throughput=np.exp(prediction.mean[:, 0]),
             prediction=prediction,
             kinds=tuple(kind.name for kind in kinds) if len(kinds) == prediction.mean.shape[1] > 1 else (),
-            noise=np.hypot(MIN_NOISE, [window_spread(one) for one in runs]),
-            breakdown=self._breakdown(workers, runs, longer if kinds[0].name == "loopback" else 1.0),
+            noise=_window_noise(runs),
+            breakdown=self._breakdown(workers, runs, overhead if kinds[0].name == "loopback" else 1.0),
             method=f"trace-driven simulation ({', '.join(how)})",
             remarks=(Note(self.doubts, "doubt"), *step_remarks(self.profile), kinds[0].note),
             parameter_servers=servers.count,
-            profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in own)]),
-            measured=tuple((p.workers, p.steps_per_second) for p in own),
+            profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in measured)]),
+            measured=tuple((p.workers, p.steps_per_second) for p in measured),
             synchronous=waiting.synchronous,
             asynchronous=waiting == Synchronization(),
             steps_per_round=waiting.steps_per_round(workers),
         )
 
     def _breakdown(
-        self, workers: np.ndarray, runs: Sequence[Sequence[SimulatedRun]], longer: float
+        self, workers: np.ndarray, runs: Sequence[Sequence[SimulatedRun]], overhead: float
     ) -> Callable[[np.ndarray], Breakdown]:
-        """What stations are busy with per simulated step, at a throughput; tracing makes that so many times longer.
+        """Breakdown at a throughput, by simulated demands; ``overhead`` is that of tracing where it slows stations.
 
-        On loopback there are no links, which carry as much without tracing.
+        It slows those of loopback: links carry as much without tracing.
         """
         stations, row = self.servers.stations, self.synchronization.row
-        X, means = np.array([throughput(own) for own in runs]), [_mean(own) for own in runs]
+        X, means = np.array(list(map(throughput, runs))), list(map(_mean, runs))
         places = [f"{place}[{k}]" for k in range(self.servers.count) for place in ("transmit", "receive", "update")]
-        D = np.array([[mean[place] for place in places] for mean in means]) / X[:, None] * longer  # utilization law
+        D = np.array([[mean[place] for place in places] for mean in means]) / X[:, None] * overhead  # utilization law
         phases = np.array([[mean["fetch"], mean["push"], 0.0] for mean in means]) * X[:, None]
         speeds = np.array(self.scenario.worker_speeds or (1.0,))
         relative, busiest = speeds[: workers[-1]] / speeds[0], float(D[-1].max())
 
         def breakdown(x: np.ndarray) -> Breakdown:
+            # a phase's time at all servers, in proportion to 1 / X, shared equally
             residence_time = np.tile(phases / x[:, None] / self.servers.count, self.servers.count)
             if self.scenario.worker_bandwidth is None:
                 free = not (row.gathers or row.bounded)
@@ -244,12 +236,12 @@ class SimulationModel(Model):
                 lower, upper = np.full(len(x), np.nan), np.maximum(x, 1 / D.max(axis=1))
             return Breakdown(
                 stations=stations,
-                utilization=np.minimum(x[:, None] * D, 1.0),
+                utilization=np.minimum(x[:, None] * D, 1.0),  # utilization law
                 residence_time=residence_time,
-                think_time=np.maximum(workers / x - residence_time.sum(axis=1), 0.0),
+                think_time=np.maximum(workers / x - residence_time.sum(axis=1), 0.0),  # Little's law
                 bound_lower=lower,
                 bound_upper=upper,
-                saturation_workers=1.0 / (float(x[0]) * busiest) if busiest else np.inf,
+                saturation_workers=1.0 / (float(x[0]) * busiest) if busiest else np.inf,  # N* = 1 / (X(1) D_max)
                 bottleneck=stations[int(D[-1].argmax())],
             )
 
@@ -257,12 +249,11 @@ class SimulationModel(Model):
 
     @property
     def doubts(self) -> str:
-        """Which measured throughputs contradict the profile; empty for none."""
-        measured = on_profiled_links(self.measured, self.profile)
-        if not measured or self.synchronization != Synchronization():
+        """Note where measured throughputs contradict the profile; empty for none."""
+        if not self.conditions or self.synchronization != Synchronization():
             return ""
         steps = fit_steps(self.profile, form="links", seed=0)
-        return contradicted(measured, steps, link_not_filled=best_rates(self.profile) is not None)
+        return contradicted(self.conditions, steps, link_not_filled=best_rates(self.profile) is not None)
 
     @property
     def _as_profiled(self) -> dict[str, Any]:
@@ -280,8 +271,8 @@ def refuses(data: Data, question: Scenario) -> str:
         return OTHER_DATA
     if not any(step.operations for step in data.steps):
         return f"needs {NEEDS}"
-    solved_alone = {*ClosedNetworkModel.changes} - {*SimulationModel.changes}
-    if unknown := sorted(solved_alone.intersection(question.on(data)[1].specified)):
+    only_solved = {*ClosedNetworkModel.changes} - {*SimulationModel.changes}
+    if unknown := sorted(only_solved.intersection(question.on(data)[1].specified)):
         return f"cannot change {', '.join(unknown)}"
     if question.form not in (None, "links"):
         return f"has no form {question.form!r}"
@@ -292,17 +283,14 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     """See `ModelKind`."""
     data, waiting = cast(Profile, data), question.synchronization
     profile, question = question.on(data)
-    alike = [point for point in data.throughputs if point.workers == 1 or waiting == Synchronization()]
-    model = SimulationModel(profile, (*alike, *measured), waiting)
+    # a profile's throughputs are asynchronous; one worker waits for nobody
+    recorded = [point for point in data.throughputs if point.workers == 1 or waiting == Synchronization()]
+    model = SimulationModel(profile, (*recorded, *measured), waiting)
     return model.what_if(**question.of(model.changes))
 
 
-#: What-ifs that the closed network covers too.
-WHAT_IFS = ("bandwidth", "other_traffic", "parameter_servers", "accelerator_speed")
-
-
 def on_links(scenario: Scenario, profile: Profile) -> Scenario:
-    """The same with the bandwidth that other traffic leaves, None where it is the profile's."""
+    """The scenario with the bandwidth that other traffic leaves, None where it is the profile's."""
     nominal = nominal_bandwidth(profile)
     link = scenario.link_bandwidth(nominal)
     return replace(scenario, bandwidth=None if link == nominal else link, other_traffic=None)
@@ -329,7 +317,7 @@ def trace_throughput(
     seed: int = 0,
     **settings: Any,
 ) -> np.ndarray:
-    """Throughput, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
+    """Throughput, lower and upper, shape (n, 3), without measurements; settings are those of `trace_runs`."""
     require_share(confidence, "confidence", open_ended=True)
     _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
     _, lower, upper = prediction.interval(confidence)
@@ -346,57 +334,67 @@ def _simulated(
     profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Throughput (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
-    X, errors = np.array([throughput(replications) for replications in runs]), []
+    X, variances = np.array([throughput(replications) for replications in runs]), []
     for x, replications in zip(X, runs, strict=True):
-        own = np.array([run.throughput for run in replications])
-        mean = own.std(ddof=1) / x / len(own) ** 0.5 if len(own) > 1 else 0.0
-        errors.append(mean**2 + window_spread(replications) ** 2)
-    return X, np.sqrt(np.array(errors) + simulation_error(profile, runs, settings) ** 2)
+        rates = np.array([run.throughput for run in replications])
+        mean_error = rates.std(ddof=1) / x / len(rates) ** 0.5 if len(rates) > 1 else 0.0
+        variances.append(mean_error**2 + window_spread(replications) ** 2)
+    return X, np.sqrt(np.array(variances) + simulation_error(profile, runs, settings) ** 2)
 
 
-def _unfilled(
+def _window_noise(runs: Sequence[Sequence[SimulatedRun]]) -> np.ndarray:
+    """Relative standard error (n,) of a measurement of a minute."""
+    return np.asarray(np.hypot(MIN_NOISE, [window_spread(replications) for replications in runs]))
+
+
+def _bottleneck_alternatives(
     profile: Profile, best: tuple[float, float], settings: dict[str, Any]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """What else it may be where one worker does not fill its link: the cause is unknown, and for how many.
+    """Throughput and errors, as of `_simulated`, for other causes where one worker does not fill its link.
 
-    At worst all workers together get what one does; at best each gets as much as in the best step, until the nominal
+    At worst all workers share the observed rate; at best each has the rate of the best step, until the nominal
     bandwidth, if it is known, is used up.
     """
-    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
-    usual = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in ways]
-    slowest, fastest = LinkRates(*map(LinkRate, usual)), LinkRates(*map(LinkRate, best))
+    directions = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
+    mean_rates = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in directions]
+    slowest, fastest = LinkRates(*map(LinkRate, mean_rates)), LinkRates(*map(LinkRate, best))
     runs = trace_runs(profile, replications=2, links=slowest, **settings)
-    shared = _simulated(profile, runs, settings)
-    alone = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
-    (each,), (error,) = _simulated(profile, alone, settings)
-    apart = each * np.array([one[0].workers for one in runs])
-    if (bandwidth := settings.get("bandwidth") or nominal_bandwidth(profile)) is not None:
-        size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
-        apart = np.minimum(apart, profile.cluster.parameter_servers * bandwidth / size)
-    return [shared, (apart, np.full(len(apart), error))]
+    single = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
+    (rate,), (error,) = _simulated(profile, single, settings)
+    bound = _link_bound(profile, settings.get("bandwidth"), profile.cluster.parameter_servers)
+    X = np.minimum(rate * np.array([replications[0].workers for replications in runs]), bound)  # n X(1)
+    return [_simulated(profile, runs, settings), (X, np.full(len(X), error))]
+
+
+def _link_bound(profile: Profile, bandwidth: float | None, servers: int) -> float:
+    """Steps per second that the servers' links carry at most: B over the bytes of a step; inf where unknown."""
+    bandwidth = bandwidth or nominal_bandwidth(profile)
+    size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
+    return math.inf if bandwidth is None or not size > 0 else float(servers * bandwidth / size)
 
 
 def _mean(runs: Sequence[SimulatedRun]) -> dict[str, float]:
     """Utilizations and phases, averaged over replications."""
-    every = [run.utilization | run.breakdown for run in runs]
-    return {name: float(np.mean([one[name] for one in every])) for name in every[0]}
+    rows = [run.utilization | run.breakdown for run in runs]
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
 def busy_bounds(
     workers: np.ndarray, X: np.ndarray, D: np.ndarray, single: float, speeds: np.ndarray, free: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Asymptotic bounds on throughput (Muntz and Wong, 1974) from what simulated steps used.
+    Asymptotic bounds on throughput (Muntz and Wong, 1974) from simulated demands.
 
     At best none waits, or the busiest station always works; at worst every worker waits for all others at every
     station. Where sampling takes the simulated throughput itself across a bound, the bound is moved there.
-    ``D`` (n, K) are seconds that a step keeps each station busy, ``single`` the first worker's rate, ``speeds`` (1,)
-    or (N,). Unless workers are free to go on, there is no lower bound: it is NaN.
+    ``D`` (n, K) are demands per step, ``single`` the first worker's rate, ``speeds`` (1,) or (N,). Unless workers are
+    ``free`` of waiting for each other, there is no lower bound: it is NaN.
     """
     lower, upper = np.full(len(workers), np.nan), np.empty(len(workers))
     for i, n in enumerate(workers.tolist()):
-        each = np.broadcast_to(speeds, n) if len(speeds) == 1 else speeds[:n]
-        upper[i] = min(single * np.maximum(each, 1.0).sum(), 1.0 / max(D[i].max(), 1e-300))
-        if free:
-            lower[i] = (1.0 / (np.maximum(1 / each, 1.0) / single + (n - 1) * D[i].sum())).sum()
+        s = np.broadcast_to(speeds, n) if len(speeds) == 1 else speeds[:n]
+        # min(sum_i X_i(1), 1 / D_max), X_i(1) between X(1) and s_i X(1)
+        upper[i] = min(single * np.maximum(s, 1.0).sum(), 1.0 / max(D[i].max(), 1e-300))
+        if free:  # sum_i 1 / (1 / X_i(1) + (n - 1) D)
+            lower[i] = (1.0 / (np.maximum(1 / s, 1.0) / single + (n - 1) * D[i].sum())).sum()
     return np.minimum(lower, X), np.maximum(upper, X)
