@@ -46,7 +46,7 @@ def dask():
 
 
 @pytest.mark.engines
-def test_dask_gives_the_same_numbers_though_a_worker_is_killed(dask):
+def test_dask_survives_a_killed_worker(dask):
     first = next(iter(dask.run(os.getpid).values()))
     threading.Timer(0.5, os.kill, (first, signal.SIGKILL)).start()
     assert study(n_jobs=2, backend="dask") == study()
@@ -88,7 +88,7 @@ def dies():
 
 
 @pytest.mark.engines
-def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray, tmp_path):
+def test_ray_survives_a_killed_worker(ray, tmp_path):
     gate = tmp_path / "open"
     results = run_tasks([partial(waits, number, gate) for number in range(8)], n_jobs=2, backend="ray", what="test")
     number, (same, process) = next(results)  # as they end: a batch would hand over nothing yet
@@ -100,7 +100,8 @@ def test_ray_gives_the_same_numbers_though_a_worker_is_killed(ray, tmp_path):
     assert study(n_jobs=2, backend="ray") == study()
 
 
-def test_local_processes_give_the_same_numbers_and_one_that_is_killed_is_one_line():
+def test_local_processes_agree():
+    """One that is killed is one line."""
     assert dict(run_tasks([lambda: "a", lambda: "b"], n_jobs=1, what="test")) == {0: "a", 1: "b"}
     assert study(n_jobs=2) == study()
     assert simulated(n_jobs=2) == simulated()

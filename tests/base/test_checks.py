@@ -145,7 +145,7 @@ class Two(results.Result):
         return [self.to_rows(), [{"time": None, "name": "x y"}, {"time": float("nan"), "name": "z"}]]
 
 
-def test_a_result_is_text_html_json_and_a_frame(tmp_path):
+def test_result_as_text_html_json_frame(tmp_path):
     two = Two()
     assert two.to_rows() == [{"load_at": 1, "time": 0.1234}, {"load_at": 20, "time": 1234567.0}]
     assert [results.finite(value) for value in (1.5, float("nan"), -float("inf"), "x", 3)] == [1.5, None, None, "x", 3]

@@ -47,7 +47,7 @@ def test_what_spreadsheets_save():
         assert rows(f"name,speed{delimiter}\na,1", others=True, required=("name",))[0].text("name") == "a"
 
 
-def test_units_are_those_of_networks_and_clocks():
+def test_units_of_networks_and_clocks():
     powers = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
     for prefix, scale in powers.items():
         assert files.parse_size(f" 3 {prefix}B ") == pytest.approx(3 * scale)
@@ -79,7 +79,7 @@ def test_every_digit_is_kept(number, count):
     assert row.count("name") == count
 
 
-def test_what_is_not_given_has_its_default():
+def test_missing_values_have_defaults():
     (without,), (empty,) = rows("name,speed\na,\n"), rows("name,speed,share\na,1, \n", optional=("share",))
     assert (without.number("speed", 7.0), without.count("speed", 3), without.text("speed", "x")) == (7.0, 3, "x")
     assert (without.given("speed"), without.given("name"), without.quantity("speed", float)) == (False, True, None)

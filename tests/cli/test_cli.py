@@ -55,7 +55,7 @@ def throughputs(examples):
     return "throughputs.csv"
 
 
-def test_predict_says_the_same_as_json_csv_and_table(run, told, profile):
+def test_predict_agrees_across_formats(run, told, profile):
     document = told(f"predict {profile} --workers 1:8")
     assert document["workers"] == list(range(1, 9))
     names = ("workers", "steps_per_second", "lower", "upper", "examples_per_second")
@@ -83,9 +83,7 @@ def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
 
 def test_solve_with_and_without_classes(run, told, examples):
     network = qn.Network(
-        [qn.Station("server", service_time=0.3), qn.Station("disk", service_time=0.2)],
-        think_time=2.0,
-        name="both",
+        [qn.Station("server", service_time=0.3), qn.Station("disk", service_time=0.2)], think_time=2.0, name="both"
     )
     network.save(examples / "network.json")
     solved, populations = told("solve network.json --population 1,2,5,20"), [1, 2, 5, 20]
@@ -111,10 +109,7 @@ def test_solve_with_and_without_classes(run, told, examples):
     refused(run("solve", "network.json"), "--population is needed")
     network = qn.Network(
         [qn.Station("server", service_time={"fast": 0.1, "slow": 0.4})],
-        classes=[
-            qn.JobClass("fast", population=2, think_time=1.0),
-            qn.JobClass("slow", population=3, think_time=2.0),
-        ],
+        classes=[qn.JobClass("fast", population=2, think_time=1.0), qn.JobClass("slow", population=3, think_time=2.0)],
     )
     network.save(examples / "classes.json")
     assert told("solve classes.json")["throughput"] == pytest.approx(qn.solve(network).throughput)
@@ -123,7 +118,7 @@ def test_solve_with_and_without_classes(run, told, examples):
     refused(run("solve", "classes.json", "--population", 5), "populations of their own")
 
 
-def test_every_table_of_solve_says_whether_it_is_exact(run, told, examples):
+def test_solve_tables_state_exactness(run, told, examples):
     """Constant repair: by the integral over the idle time 0.1672, for which it prints 0.1648."""
     repair = qn.Station("repair", service_time=5.0, scv=0.0, discipline="fcfs")
     qn.Network([repair], think_time=10.0).save(examples / "constant.json")
@@ -145,7 +140,7 @@ def test_every_table_of_solve_says_whether_it_is_exact(run, told, examples):
     assert told("solve varied.json --population 1,3")["throughput"] == pytest.approx([1 / 15, truth.throughput])
 
 
-def test_one_class_is_solved_at_the_populations_asked_for(run, told, examples):
+def test_single_class_populations_are_solved(run, told, examples):
     users = qn.JobClass("users", population=10, think_time=1.0)
     qn.Network([qn.Station("server", service_time={"users": 0.25})], classes=[users]).save(examples / "one.json")
     same = qn.Network([qn.Station("server", service_time=0.25)], think_time=1.0)
@@ -204,7 +199,7 @@ def test_rounds_that_are_called_steps_are_one_line(run, examples):
 
 
 @pytest.mark.parametrize("command", ["predict", "plan --min-efficiency 0.5", "fit", "report -o page.html"])
-def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, throughputs, command):
+def test_assumed_strategy_leads_the_answer(run, throughputs, command):
     assumed = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
     code, out, _ = run(*command.split(), throughputs)
     assert code == 0
@@ -216,7 +211,7 @@ def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, t
     assert (code, "assum" in out.split("origin")[0].lower()) == (0, False)
 
 
-def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
+def test_plan_caption_names_its_basis(run, profile, throughputs):
     for path, options in ((profile, ()), (throughputs, ("--strategy", "all-reduce"))):
         asked = (
             ["predict", "--batch-size", 32],
@@ -243,7 +238,7 @@ def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
 
 
 @pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
-def test_jobs_of_throughputs_are_scheduled_by_the_strategy_that_is_assumed(run, throughputs):
+def test_scheduled_throughputs_state_the_assumption(run, throughputs):
     jobs = Path("jobs.csv")
     asked = ("schedule", "--workload", jobs, "--nodes", 4, "--policy", "fifo")
     jobs.write_text("name,arrival_time,steps,speeds\na,0,100,profile throughputs.csv\n")
@@ -269,7 +264,7 @@ def test_published_workloads_are_read_by_name(run):
         assert (code, "--speeds" in err) == (2, True)
 
 
-def test_jobs_that_took_nothing_are_left_out_when_asked(run):
+def test_empty_jobs_are_dropped_on_request(run):
     rows = ("submit_time,gpu_num,duration", *(f"2020-06-09 18:41:01,{job}" for job in ("{},60", "2,{}", "2,60")))
     log = "\n".join(rows) + "\n"
     asked = ("schedule", "--workload", "log.csv", "--workload-format", "helios", "--nodes", 4, "--policy", "fifo")
@@ -283,7 +278,7 @@ def test_jobs_that_took_nothing_are_left_out_when_asked(run):
                 f"--drop-empty: a workload of format {wrong} has no such jobs", status=2)  # fmt: skip
 
 
-def test_a_comparison_is_a_table_a_picture_and_json(run, told):
+def test_comparison_as_table_figure_json(run, told):
     words = "compare alexnet-60.json --workers 4 --problem least-squares --seeds 2 --steps 200"
     asked = f"{words} --strategy sync --strategy top-k"
     code, out, _ = run(*asked.split(), "--plot", "losses.png", "--price", 2)
@@ -296,7 +291,7 @@ def test_a_comparison_is_a_table_a_picture_and_json(run, told):
     assert sum(row["probability_best"] for row in rows) == pytest.approx(1)
 
 
-def test_the_noise_in_the_profile_is_used_with_and_without_a_run(run, told, examples):
+def test_recorded_gradient_noise_is_used(run, told, examples):
     profile = json.loads((examples / "ddp-alexnet-40.json").read_text())
     profile["gradient_norms"] = [{"workers": [9.0, 9.1], "mean": 5.0}, {"workers": [9.1, 8.9], "mean": 4.9}]
     (examples / "noisy.json").write_text(json.dumps(profile))
@@ -311,7 +306,7 @@ def test_the_noise_in_the_profile_is_used_with_and_without_a_run(run, told, exam
     refused(run("compare", "noisy.json", "--convergence", "run.csv"), "line 2", "examples")
 
 
-def test_other_machines_networks_and_goals_reach_the_comparison(told, examples):
+def test_changes_and_goals_reach_the_comparison(told, examples):
     rounds = "--latency 1ms --scheme horovod --ranks-per-node 2 --inside-bandwidth 1GB/s"
     changes = {"latency": 1e-3, "scheme": "horovod", "ranks_per_node": 2, "inside_bandwidth": 1e9}
     profile = example_profile("ddp-alexnet-40")
@@ -333,7 +328,7 @@ def test_other_machines_networks_and_goals_reach_the_comparison(told, examples):
     assert told(asked) == json.loads(truth.to_json())
 
 
-def test_rounds_of_ranks_and_operations_of_workers_are_simulated(run, told):
+def test_rounds_and_operations_are_simulated(run, told):
     asked = "simulate ddp-alexnet-40.json --workers 4 --steps 20 --chrome-trace t.json --plot round.png"
     truth = simulate(example_profile("ddp-alexnet-40"), workers=4, steps=20)
     assert told(asked)["rows"][0]["iterations_per_second"] == pytest.approx(1 / truth.times.mean())
@@ -411,7 +406,7 @@ def test_every_option_reaches_its_question(told, examples):
         assert told(words) == json.loads(truth.to_json()), words
 
 
-def test_traces_become_profiles_of_what_is_told(run, examples):
+def test_import_trace_keeps_given_values(run, examples):
     job = {
         "batch_size": 9,
         "name": "x",
@@ -439,7 +434,7 @@ def test_traces_become_profiles_of_what_is_told(run, examples):
     assert out.splitlines()[-2:] == [used, "ignored nothing"]
 
 
-def test_the_largest_population_is_solved_and_one_more_is_refused(run, told):
+def test_largest_population_is_the_limit(run, told):
     asked, many = "solve parameter-server-network.json --population", 10**6
     found, (busiest, *others) = told(f"{asked} {many}"), np.array([0.12, 0.10, 0.04])  # seconds; workers: 0.6
     assert (found["population"], found["throughput"]) == ([many], pytest.approx([1 / busiest]))
@@ -449,7 +444,7 @@ def test_the_largest_population_is_solved_and_one_more_is_refused(run, told):
     refused(run(*asked.split(), many + 1), "numbers must be 1 to 1,000,000", status=2)
 
 
-def test_a_run_is_told_field_by_field_and_what_tracing_cost_it(run, examples, monkeypatch):
+def test_profile_prints_tracing_overhead(run, examples, monkeypatch):
     recorded = msgspec.structs.replace(
         example_profile("alexnet-60"), throughputs=[qm.Measurement(workers=1, steps_per_second=4.0)]
     )

@@ -34,7 +34,7 @@ def test_demo_profiles_predicts_and_draws(framework, said, tmp_path):
         assert {one.ranks for one in profile.rounds} == {1, 2}
 
 
-def test_without_pytorch_one_line_says_what_to_install(run, tmp_path, monkeypatch):
+def test_missing_pytorch_names_its_installation(run, tmp_path, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else real(name, *rest))
     said = "a live run needs torch: pip install torch, or '.[torch]' in a checkout of queuemodel"

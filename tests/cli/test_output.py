@@ -53,7 +53,7 @@ def printed(run):
 
 
 @pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
-def test_help_fits_a_terminal_of_80_columns(printed, command, monkeypatch):
+def test_help_fits_80_columns(printed, command, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["queuemodel"])
     texts = [printed(*command.split(), "--help")]
     if "--help-all" in texts[0]:
@@ -67,7 +67,7 @@ def test_help_fits_a_terminal_of_80_columns(printed, command, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["predict", "plan", "report", "simulate", "compare", "fit"])
-def test_help_shows_the_common_options_and_on_request_all(printed, command):
+def test_short_help_has_common_options(printed, command):
     flags = [set(re.findall(r"^  (--[\w-]+)", printed(command, asked), re.M)) for asked in ("--help", "--help-all")]
     assert flags[0] < flags[1]
     assert 5 <= len(flags[0]) <= 15
@@ -76,7 +76,7 @@ def test_help_shows_the_common_options_and_on_request_all(printed, command):
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_every_option_of_an_example_is_in_the_short_help(printed, command):
+def test_examples_use_options_of_short_help(printed, command):
     options, _, examples = printed(command, "--help").rpartition("Example")
     listed = set(re.findall(r"(?<!\S)-{1,2}[a-z][\w-]*", re.sub(r",$", "", options.replace(", --", " --"))))
     own = re.sub(r" -- .*?(?=queuemodel|\Z)", "", examples, flags=re.DOTALL)  # without the command that is recorded
@@ -86,7 +86,7 @@ def test_every_option_of_an_example_is_in_the_short_help(printed, command):
 @pytest.mark.parametrize(
     ("data", "both"), [("resnet50-t4-placements.csv --batch-size 40", True), ("ddp-alexnet-40.json", False)]
 )
-def test_gpus_and_ranks_per_node_are_one_option(printed, data, both):
+def test_gpus_and_ranks_per_node_agree(printed, data, both):
     more = ["--gpus-per-node", "4", *([] if both else ["--inside-bandwidth", "25GB/s"])]
     texts = [printed("predict", *data.split(), "--workers", "8", option, *more[1:], "--format", "csv")
              for option in ("--gpus-per-node", "--ranks-per-node")]  # fmt: skip
@@ -95,7 +95,7 @@ def test_gpus_and_ranks_per_node_are_one_option(printed, data, both):
     assert texts[0].splitlines()[1].startswith("2,8,")
 
 
-def test_notes_are_three_unless_explained_and_plain_in_a_pipe(printed):
+def test_notes_are_three_unless_explained(printed):
     short, whole = (printed("fit", "alexnet-60.json", *more) for more in ([], ["--explain"]))
     left_out = int(re.search(r"\((\d+) more: --explain\)\n$", short)[1])
     assert left_out >= 1
@@ -106,7 +106,7 @@ def test_notes_are_three_unless_explained_and_plain_in_a_pipe(printed):
 
 
 @pytest.mark.parametrize("setting", ["", "1"])
-def test_a_terminal_has_the_answer_in_bold_unless_no_color_is_set(setting):
+def test_terminal_answer_is_bold(setting):
     termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
@@ -131,7 +131,7 @@ def test_help_uses_the_words_of_the_glossary(printed, command):
 
 
 @pytest.mark.parametrize("command", WORK)
-def test_every_format_holds_the_same_and_tables_fit_the_terminal(printed, command, monkeypatch):
+def test_formats_agree_and_tables_fit(printed, command, monkeypatch):
     columns = {"predict": 40, "solve": 200}.get(command, 80)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert columns / 2 < max(map(len, printed(command, *WORK[command].split()).splitlines())) <= columns
@@ -171,7 +171,7 @@ def test_failures_and_machines_reach_the_cluster(printed, tmp_path):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )  # fmt: skip
-def test_a_bar_with_a_rate_is_for_terminals_only(arguments, shown):
+def test_progress_is_for_terminals_only(arguments, shown):
     command = [*PYTHON, *map(str, arguments)]
     termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
     ours, theirs = os.openpty()
@@ -230,13 +230,13 @@ def no_number(name):
 
 @only_linux
 @pytest.mark.parametrize("words", ["predict --help", "fit throughputs.csv --format json"])
-def test_a_full_disk_is_one_line_and_nothing_is_said_again_when_python_ends(words):
+def test_full_disk_is_one_line(words):
     with open("/dev/full", "w") as output:
         ended = subprocess.run([*PYTHON, *words.split()], stdout=output, **AS_TEXT)
     assert (ended.returncode, ended.stderr) == (1, FULL)
 
 
-def test_a_reader_that_left_is_no_traceback():
+def test_closed_pipe_gives_no_traceback():
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run([*PYTHON, "predict", "throughputs.csv", "--workers", "1:2000"], stdout=writer, **AS_TEXT)

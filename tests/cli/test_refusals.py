@@ -46,12 +46,12 @@ pytestmark = pytest.mark.usefixtures("examples")
         (f"{PREDICT} --strategy bound", "bounded-staleness"),
     ],
 )  # fmt: skip
-def test_the_nearest_command_option_and_choice_is_suggested(run, typed, meant):
+def test_nearest_choice_is_suggested(run, typed, meant):
     refused(run(*shlex.split(typed)), f"did you mean '{meant}'")
 
 
 @pytest.mark.parametrize("command", READERS)
-def test_files_that_are_not_there_or_no_files(run, examples, command):
+def test_missing_empty_and_folder_inputs(run, examples, command):
     (examples / "empty.json").write_text("")
     (examples / "folder").mkdir()
     options = READERS[command].split()
@@ -133,7 +133,8 @@ def test_files_that_are_not_there_or_no_files(run, examples, command):
         (f"{RANKS} --bucket-bytes 25", "has no unit; write 25MB or 25B"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_one_line_and_leaves_no_file(run, examples, typed, message):
+def test_senseless_commands_are_one_line(run, examples, typed, message):
+    """And no file is left."""
     before = set(examples.iterdir())
     refused(run(*shlex.split(typed)), message)
     assert set(examples.iterdir()) == before
@@ -245,7 +246,7 @@ CARELESS = {
 
 
 @pytest.mark.parametrize("command", CARELESS)
-def test_careless_inputs_are_read_or_refused_in_one_line(run, examples, command):
+def test_careless_inputs_are_one_line(run, examples, command):
     (examples / "folder").mkdir()
     (examples / "empty.csv").write_text("")
     for name, text in (("t.csv", "steps_per_second\n1,2\n2,3.9\n4,7\n"), ("st.csv", "step_time\n1,1\n8,1.3\n")):
@@ -268,7 +269,7 @@ def test_careless_inputs_are_read_or_refused_in_one_line(run, examples, command)
         *((f"--bandwidth '{text}'", "--bandwidth 10Mbit/s") for text in ("10mbps", "10Mb", "10 Mbps", "0.01GbE")),
     ],
 )  # fmt: skip
-def test_careless_and_plain_options_are_the_same(run, careless, plain):
+def test_careless_and_plain_options_agree(run, careless, plain):
     one, other = (run(*shlex.split(f"{PREDICT} --method mva --workers 1:4 {words}")) for words in (careless, plain))
     assert one == other
     assert one[0] == 0
@@ -279,14 +280,14 @@ def test_careless_and_plain_options_are_the_same(run, careless, plain):
     [("--deadline 5h", 0), ("--deadline 1min", 3), ("--price 1 --budget 0.01", 3), ("--throughput 1e6", 3),
      ("--instances types.csv --deadline 5h", 0), ("--instances types.csv --deadline 1min", 3)],
 )  # fmt: skip
-def test_an_unmet_goal_has_its_own_status_and_durations_their_unit(run, examples, goal, status):
+def test_unmet_goal_has_its_own_status(run, examples, goal, status):
     (examples / "types.csv").write_text("name,price\nsmall,0.2\n")
     code, out, err = run(*shlex.split(f"{PLAN} --method mva --workers 1-8 --epochs 2 {goal}"))
     assert (code, err) == (status, "")
     assert ("within 1 min" in " ".join(out.split())) is ("1min" in goal)
 
 
-def test_keywords_in_errors_become_options_but_not_in_paths_and_prose():
+def test_error_keywords_become_options():
     flags = {
         "price_per_node_hour": "--price",
         "batch_size": "--batch-size",
@@ -305,7 +306,7 @@ def test_keywords_in_errors_become_options_but_not_in_paths_and_prose():
     assert in_options("batch_size must be", flags, of_file=True) == "--batch-size must be"
 
 
-def test_unwritable_plots_are_refused_before_any_work_and_earlier_ones_stay(run, examples):
+def test_unwritable_plots_keep_earlier_files(run, examples):
     asked, picture = ["predict", "alexnet-60.json", "--method", "mva", "--plot"], examples / "curve.png"
     for path, said in (("no/curve.png", "no folder"), ("curve.doc", "must end in"), (examples, "is a directory")):
         refused(run(*asked, path), said)
@@ -316,7 +317,7 @@ def test_unwritable_plots_are_refused_before_any_work_and_earlier_ones_stay(run,
     assert picture.stat().st_size > 1000
 
 
-def test_import_trace_refuses_what_is_not_a_trace(run, tmp_path):
+def test_import_trace_refuses_other_files(run, tmp_path):
     target, empty = tmp_path / "p.json", tmp_path / "empty"
     target.write_text("earlier")
     empty.mkdir()
@@ -418,7 +419,7 @@ def wrong(run, examples):
         ("schedule --nodes 4 --policy fifo --workload {}", "--workload takes"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_command_names_the_one_that_takes_it(run, wrong, command, own):
+def test_files_of_other_commands_are_named(run, wrong, command, own):
     for file, said in WRONG.items():
         if own not in said:
             refused(run(*command.format(file).split()), f"{file}: {said}", status=1)
@@ -437,7 +438,7 @@ def test_a_file_of_another_command_names_the_one_that_takes_it(run, wrong, comma
         (b"", "the file is empty"), (b"\n", "the file is empty"),
     ],
 )  # fmt: skip
-def test_what_nothing_reads_is_named_by_every_reader(run, tmp_path, content, said):
+def test_unreadable_formats_are_named_everywhere(run, tmp_path, content, said):
     for name in ("a.json", "a.csv", "a.pt.trace.json", "a"):
         (tmp_path / name).write_bytes(content)
     for command in ("predict a.json", "predict a.csv", "predict a", "solve a.json --population 1", "compare a.json",
@@ -446,7 +447,7 @@ def test_what_nothing_reads_is_named_by_every_reader(run, tmp_path, content, sai
     refused(run("import-trace", tmp_path, "--batch-size", 1, "-o", "p.json"), said, status=1)
 
 
-def test_the_contents_say_what_a_file_is_and_not_its_name(run, examples):
+def test_contents_decide_the_kind_of_file(run, examples):
     packed = Path("packed.json")
     packed.write_bytes(gzip.compress(Path("alexnet-60.json").read_bytes()))
     Path("profile.csv").write_text(Path("alexnet-60.json").read_text())
@@ -454,14 +455,14 @@ def test_the_contents_say_what_a_file_is_and_not_its_name(run, examples):
     assert run("predict", packed, *asked) == run("predict", "profile.csv", *asked) == run(*PREDICT.split(), *asked)
 
 
-def test_examples_are_copied_into_a_folder_that_is_made(run, tmp_path):
+def test_examples_are_copied_to_new_folders(run, tmp_path):
     code, out, _ = run("examples", tmp_path / "new" / "folder")
     assert (code, len(out.splitlines())) == (0, len(list((tmp_path / "new" / "folder").iterdir())))
     (tmp_path / "file").write_text("")
     refused(run("examples", tmp_path / "file"), "cannot be written", status=1)
 
 
-def test_an_interruption_is_one_line_and_its_own_status(capsys):
+def test_interruption_has_its_own_status(capsys):
     @click.command()
     def interrupted():
         raise KeyboardInterrupt
@@ -472,7 +473,7 @@ def test_an_interruption_is_one_line_and_its_own_status(capsys):
 
 
 @pytest.mark.parametrize(("ignored", "code"), [(False, -signal.SIGINT), (True, 0)])
-def test_an_interruption_of_the_start_is_no_traceback(ignored, code):
+def test_interruption_at_start_is_no_traceback(ignored, code):
     """Ctrl-C when the command line begins to be loaded; not where it is ignored, as in the background."""
     program = f"""
 import os, signal, sys
@@ -521,7 +522,7 @@ def test_a_report_refuses_goals_that_it_cannot_answer(run, examples):
         assert what in err
 
 
-def test_a_failed_demo_leaves_no_empty_folder(run, examples, monkeypatch):
+def test_failed_demo_leaves_no_folder(run, examples, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert run("demo", "--framework", "torch", "-o", "new")[0] == 1
     assert not Path("new").exists()

@@ -92,7 +92,7 @@ def test_solvers_side_by_side(solved):
     assert "approximate, error to expect 0." in text
 
 
-def test_other_questions(solved, run):
+def test_bounds_slopes_marginals_and_symbols(solved, run):
     rows, text = solved("plain.json --population 2,8 --bounds")
     kinds = ["asymptotic", "balanced-job", "proportional", "geometric"]
     assert [row["bounds"] for row in rows] == [kind for kind in kinds for _ in range(2)]
@@ -112,7 +112,7 @@ def test_other_questions(solved, run):
     assert "D_1: cpu" in text
 
 
-def test_a_jmva_file_of_open_and_closed_classes(run, solved, examples):
+def test_jmva_files_of_mixed_networks(run, solved, examples):
     qn.write_jmva(MIXED, examples / "mixed.jmva")
     rows, _ = solved("mixed.jmva --population jobs=2")
     assert column(rows, "throughput[jobs]") == pytest.approx(qn.solve(MIXED, population=[2]).class_throughput[:1])

@@ -17,7 +17,7 @@ CURVES = {"ranks": ROUNDS.throughput([1, 2, 4]), "servers": STEPS.throughput([1,
 
 
 @pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
-def test_a_number_of_workers_has_its_rate_and_interval(curve):
+def test_indexing_gives_rate_and_interval(curve):
     most = int(curve.workers[-1])
     rate = curve.iterations_per_second if curve.synchronous else curve.steps_per_second
     found, per = curve[most], curve.steps_per_second[-1] / rate[-1]
@@ -33,7 +33,7 @@ def test_a_number_of_workers_has_its_rate_and_interval(curve):
 
 @pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
 @pytest.mark.parametrize("name", ["curve.json", "curve.json.gz"])
-def test_a_saved_curve_is_read_back_equal(curve, name, tmp_path):
+def test_saved_curve_is_equal(curve, name, tmp_path):
     path = tmp_path / name
     path.write_bytes(gzip.compress(curve.to_json().encode()) if name.endswith("gz") else curve.to_json().encode())
     read = qm.load(path)
@@ -66,7 +66,7 @@ def test_a_saved_curve_is_not_data(tmp_path):
         qm.predict(tmp_path / "curve.json")
 
 
-def test_frames_are_by_nodes_or_workers_with_units():
+def test_frames_have_index_and_units():
     frames = {name: curve.to_frame() for name, curve in CURVES.items()}
     assert {name: frame.index.name for name, frame in frames.items()} == {
         "ranks": "workers", "servers": "workers", "nodes": "nodes",
@@ -91,7 +91,7 @@ def test_frames_of_rounds_and_of_parameters():
     assert parameters.loc["latency", "value"] == ROUNDS.parameters["latency"].value
 
 
-def test_parameters_are_found_by_name_with_their_intervals():
+def test_parameters_by_name_with_intervals():
     bandwidth = ROUNDS.parameters["bandwidth"]  # the only one with this word
     assert bandwidth is ROUNDS.parameters["bandwidth"] or bandwidth == ROUNDS.parameters["effective bandwidth"]
     found = bandwidth.interval(0.9)

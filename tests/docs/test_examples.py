@@ -26,7 +26,7 @@ run_examples = script("run_examples")
 
 
 @pytest.mark.parametrize("path", run_examples.pages(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_examples_of_a_page_print_what_it_says(path):
+def test_page_examples_print_their_output(path):
     page = run_examples.run_page(path)
     assert not page.failures, "\n".join(
         [*page.failures, "if the page is what is out of date: python docs/scripts/run_examples.py --write"]
@@ -48,7 +48,7 @@ def test_a_wrong_example_is_noticed(tmp_path, text, problem):
     assert problem in failure
 
 
-def test_an_example_is_found_and_its_output_written_but_for_sampling_errors(tmp_path):
+def test_example_output_is_written(tmp_path):
     path = tmp_path / "page.md"
     path.write_text("```python\n>>> print('1.22 steps/s, 6%')  # simulated\n1.20 steps/s, 4%\n```\n")
     page = run_examples.run_page(path)
@@ -64,6 +64,6 @@ LEFT_OUT = ("queuemodel.adapters.tensorflow", "queuemodel.__main__")
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(LEFT_OUT)])
-def test_docstring_examples(name):
+def test_docstring_examples_pass(name):
     public = {public: getattr(queuemodel, public) for public in queuemodel.__all__}
     assert doctest.testmod(importlib.import_module(name), extraglobs=public).failed == 0

@@ -71,7 +71,7 @@ def unknown(label):
 
 
 @pytest.mark.parametrize("texts", [user_texts, errors])
-def test_no_text_for_users_has_a_banned_word(figures, texts):
+def test_user_texts_have_no_banned_word(figures, texts):
     found = list(texts(figures))
     assert len(found) > 200
     assert [text for text in found if BANNED.search(text)] == []

@@ -49,7 +49,7 @@ def test_methods_that_do_not_answer(method, asked, message):
     assert "\n" not in str(error.value)
 
 
-def test_the_first_model_that_does_not_refuse_answers():
+def test_first_willing_model_answers():
     """Each for its own data; a closed network where it is asked for."""
     traced, rounds = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
     table = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (4, 3.0))]

@@ -237,7 +237,7 @@ def test_two_percent_are_noticed():
 
 
 @pytest.mark.parametrize("scheme", ["p3", "bytescheduler"])
-def test_gradients_to_reduce_exist_in_the_last_accumulated_step_only(scheme):
+def test_accumulation_reduces_in_the_last_step(scheme):
     """Steps of 1.5 s, and 37 s of the network after the last: a forward pass hides the same whatever their number."""
     seconds = [
         1 / model(scheme=scheme, accumulation=k, bandwidth=1.9e5, latency=0.0).throughput([2]).iterations_per_second[0]
@@ -249,7 +249,7 @@ def test_gradients_to_reduce_exist_in_the_last_accumulated_step_only(scheme):
 
 @pytest.mark.parametrize("accumulation", [1, 2, 5])
 @pytest.mark.parametrize("load", [1.5, 1.7])
-def test_a_loader_is_two_batches_ahead_of_its_rank(load, accumulation):
+def test_loader_is_two_batches_ahead(load, accumulation):
     """Batches are computed in 1.5 s and loaded in 1.5 or 1.7 s (gamma): not always in time where four ranks meet."""
     about = {"loaders": (load,), "spread": 0.1}
     asked = {"accumulation": accumulation, "bandwidth": 1e8}

@@ -54,7 +54,7 @@ def test_temper_recovers_a_normal_posterior(error):
     assert u[:, 1].std() == pytest.approx(1.0, rel=0.15)
 
 
-def test_temper_keeps_the_weights_of_two_modes():
+def test_temper_keeps_mode_weights():
     u = np.random.default_rng(0).standard_normal((1000, 1))
     log_l = lambda v: np.logaddexp(-0.5 * ((v[:, 0] - 1) / 0.05) ** 2, -0.5 * ((v[:, 0] + 1) / 0.05) ** 2)  # noqa: E731
     u, _ = temper(log_l, u, np.random.default_rng(1), kept=0.5, moves=6)
@@ -62,7 +62,7 @@ def test_temper_keeps_the_weights_of_two_modes():
 
 
 @pytest.mark.parametrize("rows", [TWO_NODES, [group(1, 1.0), group(2, 1.6), group(4, 2.5)]], ids=["nodes", "workers"])
-def test_effective_draws_are_a_hundred_by_independent_fits(rows):
+def test_effective_draws_by_independent_fits(rows):
     wanted = Sizes.of([placed(8, 8)] if rows is TWO_NODES else [group(64)])
     models = [fit_scaling(rows, strategy="all-reduce", seed=seed) for seed in range(12)]
     draws = np.array([model.draws(wanted)[0] for model in models])
@@ -70,7 +70,7 @@ def test_effective_draws_are_a_hundred_by_independent_fits(rows):
     assert min(model.effective_draws for model in models) >= 30
 
 
-def test_few_lineages_are_sampled_again_or_noted():
+def test_few_lineages_are_sampled_again():
     """A case that no published job is like: one pass of tempering leaves 3 effective draws, by independent fits."""
     rows = [group(2, 2.0), group(4, 4 / 3), group(6, 1.0)]  # cases/c06
     models = [fit_scaling(rows, strategy="all-reduce", seed=seed) for seed in range(4)]
@@ -82,7 +82,7 @@ def test_few_lineages_are_sampled_again_or_noted():
     assert "few draws fit (9 lineages)" in few.note
 
 
-def test_effective_draws_of_one_weight_are_one():
+def test_effective_draws_of_one_weight():
     assert effective_draws(np.array([1.0, 0.0, 0.0])) == pytest.approx(1.0)
     assert effective_draws(np.ones(7)) == pytest.approx(7.0)
 
@@ -105,7 +105,7 @@ def drawn(prior, fitted, wanted, rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp"])
-def test_intervals_cover_data_drawn_from_the_law(kind):
+def test_intervals_cover_the_law(kind):
     rng, inside = np.random.default_rng(5), []
     for _ in range(150):
         fitted, wanted = drawn(Prior.of(kind), [group(2), group(4), group(8)], [group(16), group(64)], rng)
@@ -134,7 +134,7 @@ def test_parameters_are_recovered_from_precise_measurements():
 # Small tables.
 
 
-def test_growth_beyond_two_nodes_is_not_measured_on_two():
+def test_growth_beyond_two_nodes_is_unidentified():
     model = fit_scaling(TWO_NODES, strategy="all-reduce")
     for name, coordinate in zip([p.name for p in model.parameters[1:]], model.coordinates.T, strict=True):
         if name in ("growth", "latency", "latency growth"):

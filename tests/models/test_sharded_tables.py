@@ -37,12 +37,12 @@ def rates(model, rows):
 
 
 @pytest.mark.parametrize("strategy", SHARDED)
-def test_scaling_is_linear_if_nothing_is_sent(strategy):
+def test_scaling_without_transfers_is_linear(strategy):
     assert law(strategy) == pytest.approx(np.ones(len(NODES)))
 
 
 @pytest.mark.parametrize("strategy", SHARDED)
-def test_gathers_are_hidden_or_all_of_a_step(strategy):
+def test_gathers_are_hidden_or_exposed(strategy):
     """Far below computation the step is computation; without any it is the sum of what is sent."""
     V, a, k = 0.8, 0.003, np.array(NODES[1:])
     across, nodes_alone = V * (1 - 1 / k) + a * (8 * k - 1), V * (1 - 1 / k) + a * (k - 1)
@@ -53,7 +53,7 @@ def test_gathers_are_hidden_or_all_of_a_step(strategy):
     assert law(strategy, compute=100.0, **values)[1:] == pytest.approx(np.full(len(k), 100.0), rel=1e-3)
 
 
-def test_an_all_gather_is_a_ring_of_messages():
+def test_all_gather_is_a_ring():
     """Each of n ranks passes n - 1 messages on: simulated message by message."""
     n, size, rate, latency = 6, 3e6, 1e6, 0.02
     arrival = np.zeros((n, n))  # of each rank's part at each rank
@@ -77,7 +77,7 @@ def test_zero_1_gathers_once_less():
     assert np.all(law("zero-1", gather=0.5)[1:] < law("fsdp", gather=0.5)[1:])
 
 
-def test_times_twice_as_long_halve_the_rates():
+def test_doubled_times_halve_rates():
     rows, more = [(1, 1.0), (2, 1.05), (4, 1.3)], [placed(k, 1.0) for k in (1, 4, 16)]
     slow, fast = (fit_scaling([placed(k, c * t) for k, t in rows], strategy="fsdp") for c in (2.0, 1.0))
     np.testing.assert_allclose(2 * rates(slow, more), rates(fast, more), rtol=1e-9)
@@ -117,7 +117,7 @@ def test_knees_cover_those_of_the_law(known, reach):
     assert np.mean(width) > 0.1
 
 
-def test_all_gathers_and_other_jobs_narrow_the_knee():
+def test_gathers_narrow_the_knee():
     true = {"gather": -np.log(40e9), "latency": np.log(30e-6)}
     curve = [Gather(b, k, b / 40e9 * (1 - 1 / k) + 30e-6 * (8 * k - 1)) for b in (1e6, 1e8, 1e9) for k in (2, 8, 32)]
     found = of_gathers(curve, 8)
@@ -146,7 +146,7 @@ def test_all_gathers_and_other_jobs_narrow_the_knee():
 
 
 @pytest.mark.parametrize("strategy", SHARDED)
-def test_a_step_is_computation_and_what_is_not_hidden(strategy):
+def test_step_is_computation_and_exposed_transfers(strategy):
     """Hardly anything at first; all that is sent in the end, of which gathers are a third in fsdp."""
     step = law(strategy, gather=0.02, latency=2e-2 if strategy == "hsdp" else 2e-3, inside_a_node=1e-3)
     model = fit_scaling([placed(k, t) for k, t in zip(NODES, step, strict=True)], strategy=strategy)
@@ -161,7 +161,7 @@ def test_a_step_is_computation_and_what_is_not_hidden(strategy):
     assert curve.utilization[2, 0] == pytest.approx(gathers, abs=0.05)
 
 
-def test_a_knee_that_rows_show_is_identified():
+def test_measured_knee_is_identified():
     step = law("fsdp", gather=0.05, latency=1e-3)
     model = fit_scaling([placed(k, t) for k, t in zip(NODES, step, strict=True)], strategy="fsdp")
     (knee,) = [p for p in model.parameters if p.name == "knee"]
@@ -170,7 +170,7 @@ def test_a_knee_that_rows_show_is_identified():
     assert f"knee (10 % per GPU lost) on {knee.value:.0f} nodes" in model.note
 
 
-def test_a_job_that_never_loses_has_no_knee():
+def test_small_job_has_no_knee():
     small = fit_scaling([placed(k, 1000.0) for k in (1, 2)], strategy="fsdp", parameters=1e6, layers=2)
     assert small.parameters[-1].to_row()["value"] is None
     assert "on over 16,384 nodes" in small.note
@@ -179,7 +179,7 @@ def test_a_job_that_never_loses_has_no_knee():
 # Questions.
 
 
-def test_a_table_of_tokens_gives_a_curve(tmp_path):
+def test_table_of_tokens_gives_curve(tmp_path):
     text = "nodes,gpus_per_node,tokens_per_second_per_gpu\n2,8,9000\n4,8,8950\n16,8,7400\n"
     (tmp_path / "job.csv").write_text(text)
     curve = qm.predict(tmp_path / "job.csv", strategy="fsdp", workers=[16, 32, 128])
@@ -202,7 +202,7 @@ def test_the_command_line_asks_the_same(run, tmp_path):
         assert f"{rate:.6g}"[:6] in out
 
 
-def test_half_as_many_bytes_move_the_knee_out():
+def test_fewer_bytes_move_the_knee():
     rows = [placed(1, 2.0), placed(2, 2.02)]
     knees = [np.median(qm.fit(rows, strategy="fsdp", parameters=70e9, precision=p).knee) for p in ("bf16", "fp32")]
     assert knees[0] > knees[1]
@@ -224,7 +224,7 @@ def test_other_names_of_strategies(name, said):
 @pytest.mark.parametrize("strategy", SHARDED)
 @pytest.mark.parametrize("profile", ["alexnet-60", "ddp-alexnet-40"])
 @pytest.mark.parametrize("ask", [qm.predict, qm.fit])
-def test_a_profile_does_not_tell_of_shards(strategy, profile, ask):
+def test_server_profiles_give_no_shards(strategy, profile, ask):
     with pytest.raises(qm.ModelError, match=f"{strategy}.* needs a table of step times or rates") as error:
         ask(example_profile(profile), strategy=strategy)
     assert "\n" not in str(error.value)
@@ -245,7 +245,7 @@ def test_a_profile_does_not_tell_of_shards(strategy, profile, ask):
         ({"strategy": "fsdp", "bandwidth": "10Gbit/s"}, "bandwidth is not a change of a table"),
     ],
 )
-def test_what_does_not_belong_to_shards_is_refused(asked, said):
+def test_options_of_others_are_refused(asked, said):
     with pytest.raises(qm.QueueModelError, match=said) as error:
         qm.predict([placed(1, 1.0), placed(2, 1.1)], workers=[8], **asked)
     assert "\n" not in str(error.value)
@@ -260,7 +260,7 @@ def test_what_does_not_belong_to_shards_is_refused(asked, said):
         ("bytes,nodes,time\n1000,2,9\n", "has no unit"),
     ],
 )
-def test_all_gathers_that_say_nothing_are_refused(tmp_path, text, said):
+def test_bad_all_gathers_are_refused(tmp_path, text, said):
     (tmp_path / "gathers.csv").write_text(text)
     with pytest.raises(qm.DataError, match=said):
         read_gathers(tmp_path / "gathers.csv")

@@ -62,7 +62,7 @@ def test_what_perfetto_is_shown(model, tmp_path):
     assert max(event["ts"] + event["dur"] for event in spans) == pytest.approx(1e6 * run.times[:2].sum(), rel=0.05)
 
 
-def test_a_round_is_drawn_as_it_was():
+def test_recorded_round_is_drawn():
     one = next(r for r in example_profile("ddp-alexnet-40").rounds if r.ranks == 2)
     computed, waiting, sent = (container.patches for container in plot_round(one).containers)
     for bucket, *bars in zip(one.buckets, computed, waiting, sent, strict=True):
@@ -71,7 +71,7 @@ def test_a_round_is_drawn_as_it_was():
         assert bars[1].get_width() == pytest.approx(max(bucket.begin - bucket.ready, 0))
 
 
-def test_one_verb_simulates_every_way_that_was_recorded():
+def test_simulate_answers_every_strategy():
     rounds = simulate(example_profile("ddp-alexnet-40"), workers=2, steps=20, accelerator_speed=2.0)
     assert rounds.computed.mean() < 0.3
     steps = example_profile("alexnet-60")

@@ -53,10 +53,7 @@ def _station(rng, name, names, *, visits):
         "rates": {"rates": [float(r) for r in rng.uniform(0.5, 3.0, 4)]},
     }.get(kind, {})
     if kind == "phases":
-        shapes = [
-            qn.PhaseType.from_moments(mean=0.2, scv=0.5),
-            qn.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0))),
-        ]
+        shapes = [qn.PhaseType.from_moments(mean=0.2, scv=0.5), qn.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0)))]
         return qn.Station(name, distribution=by_class(shapes), visit_ratio=visit, **extra)
     times = by_class(TIMES if rng.random() < 0.7 else [0.0, 0.2])
     return qn.Station(name, service_time=times, scv=by_class([1.0, 1.0, 0.5, 3.0]), visit_ratio=visit, **extra)

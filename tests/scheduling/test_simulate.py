@@ -24,7 +24,7 @@ def test_early_ends_are_uniform():
     assert jobs.shares(4).tolist() != shares.tolist()
 
 
-def test_a_policy_that_knows_the_end_is_shown_it():
+def test_declared_knowledge_is_shown():
     class Omniscient(qs.SRPT):
         knows = qs.SRPT.knows | {"end"}
 
@@ -34,7 +34,7 @@ def test_a_policy_that_knows_the_end_is_shown_it():
     assert told.mean_response_time < 0.9 * blind.mean_response_time
 
 
-def test_a_failure_goes_back_to_the_last_checkpoint():
+def test_failures_return_to_the_checkpoint():
     cluster = qs.Nodes(1, mean_time_to_failure=400, checkpoint_seconds=100, restart_seconds=7)
     schedule = qs.schedule([job("a", 3, 1000, most_nodes=1)], qs.FIFO(), nodes=cluster, seed=11)
     rng = np.random.default_rng([11, 0x6661696C])

@@ -104,7 +104,7 @@ def test_bounded_staleness_reads_late():
 
 
 @pytest.mark.parametrize(("cv", "local_steps"), [(0.2, 1), (0.5, 1), (1.0, 1), (1.0, 8)])
-def test_a_barrier_of_any_law_is_an_order_statistic(cv, local_steps):
+def test_barrier_is_an_order_statistic(cv, local_steps):
     """Of sums of gamma times, which are gamma times."""
     law = stats.gamma(local_steps / cv**2, scale=cv**2 / local_steps)
     strategy = qd.SynchronousSGD() if local_steps == 1 else qd.LocalSGD(local_steps)
@@ -112,7 +112,7 @@ def test_a_barrier_of_any_law_is_an_order_statistic(cv, local_steps):
     assert found == pytest.approx(slowest(law, 4), rel=0.02)
 
 
-def test_an_exact_gradient_takes_as_long_as_its_mini_batches():
+def test_exact_gradient_takes_its_batches():
     problem = qd.make_problem("least-squares", examples=60, batch_size=4)
     for own, batches in ((problem, 15), (qd.split(problem, 3), 5)):
         for clock in (qd.Clock(2.0), qd.Clock(2.0, 0.5)):

@@ -140,7 +140,7 @@ def moments(profile, run):
     straggling=st.sampled_from([0.0, 1.7]),
     mode=MODES,
 )
-def test_every_event_is_where_the_plain_simulation_has_it(profile, workers, speeds, own_links, mode, **options):
+def test_events_agree_with_plain_simulation(profile, workers, speeds, own_links, mode, **options):
     way, number = mode
     own_links = own_links and own_links[:workers]
     if way in ("first", "batches"):  # of a step that is cut short nobody tells which was repeated

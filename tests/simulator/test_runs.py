@@ -18,7 +18,7 @@ FEW = {"workers": [1, 2, 4], "steps": 60, "replications": 3}
 
 
 @pytest.mark.parametrize("congestion_control", ["bbr", "unknown"])
-def test_threads_give_what_one_after_the_other_gives(congestion_control):
+def test_threads_give_sequential_results(congestion_control):
     settings = FEW | {"congestion_control": congestion_control}
     at_once, in_turn = trace_runs(example_profile(), **settings), trace_runs(example_profile(), n_jobs=1, **settings)
     for several, others in zip(at_once, in_turn, strict=True):
@@ -33,7 +33,7 @@ def test_threads_give_what_one_after_the_other_gives(congestion_control):
     seed=st.integers(0, 2**64 - 1),
 )
 @settings(max_examples=5)
-def test_an_answer_does_not_depend_on_what_else_is_asked(others, congestion_control, seed):
+def test_answers_ignore_other_questions(others, congestion_control, seed):
     asked = {"congestion_control": congestion_control, "seed": seed, "steps": 60, "replications": 2}
     alone = trace_curve(example_profile(), workers=[3], **asked)
     workers = sorted(others | {3})

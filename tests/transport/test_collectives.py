@@ -47,7 +47,7 @@ def test_schedule_sums_with_stated_traffic(algorithm, nodes):
         assert algorithm.time(1e8, 1, LINK) == 0
 
 
-def test_nccl_has_a_trees_latency_and_a_rings_bytes():
+def test_nccl_tree_latency_ring_bytes():
     law, ring = qc.NCCL(), qc.Ring()
     assert [law.time(0.0, n, LINK) / LINK.latency for n in (1, 2, 8, 64)] == pytest.approx([0, 3, 7, 13])
     without = qc.Link(1e9, reduction_time=2e-10)
@@ -93,14 +93,14 @@ def test_reduce_scatter_and_all_gather(algorithm, nodes):
     assert (gather.combine(held) == summed).all()
 
 
-def test_an_all_to_all_is_exchanged_directly():
+def test_all_to_all_is_direct():
     """n - 1 rounds, in each the n-th part of the data to a node further away."""
     for n in (2, 3, 8):
         each = LINK.latency + 1e8 / n / LINK.bandwidth
         assert qc.Ring().time(1e8, n, LINK, kind="all-to-all") == pytest.approx((n - 1) * each)
 
 
-def test_gathers_of_ranks_on_nodes_cross_once_a_node():
+def test_node_gathers_cross_once():
     """(N-1)/N V/B between nodes, whatever the ranks on each; NCCL gathers by rings."""
     inside = qc.Link(1e12)
     for N, g in ((2, 8), (4, 4), (8, 2)):
@@ -234,7 +234,7 @@ def test_racks_slow_schedules_down(algorithm, nodes, per, oversubscription):
         assert said.slowdown(nodes) == pytest.approx(1.0)
 
 
-def test_racks_stand_inside_or_outside_of_ranks_on_nodes():
+def test_racks_inside_or_outside_nodes():
     inside, V = qc.Link(1e11), 1e8
     placed, between = qc.Hierarchical(4, inside), qc.Ring().time(V, 8, qc.Link(1e9))
     for core in (
