@@ -10,7 +10,7 @@ import pytest
 
 import queuemodel as qm
 from queuemodel import example_profile
-from queuemodel.models import curve_of, load, measured_besides, predict, simulate
+from queuemodel.models import curve_of, further_measurements, load, predict, simulate
 from queuemodel.sgd import compare
 
 
@@ -146,7 +146,7 @@ def test_extra_measurements_take_profile_servers(tmp_path):
     two = msgspec.structs.replace(traced(), cluster=qm.Cluster(parameter_servers=2))
     (tmp_path / "t.csv").write_text("workers,steps_per_second\n1,2\n")
     found = [(one.workers, one.bandwidth, one.steps_per_second, one.parameter_servers)
-             for one in measured_besides(two, [tmp_path / "t.csv"], [(4, None, 3.8), (8, 1e6, 1.5)])]  # fmt: skip
+             for one in further_measurements(two, [tmp_path / "t.csv"], [(4, None, 3.8), (8, 1e6, 1.5)])]  # fmt: skip
     assert found == [(1, None, 2.0, 1), (4, None, 3.8, 2), (8, 1e6, 1.5, 2)]
 
 

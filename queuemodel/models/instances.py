@@ -186,7 +186,7 @@ class InstancePlan(Result):
         return f"{self.cheapest.instance.name}: {self.cheapest.plan.answer()}"
 
     def notes(self) -> list[str]:
-        """What is trained, assumed, and which types meet the goal by the point estimate alone."""
+        """The work, assumptions, and types that meet the goal by the point estimate only."""
         first = self.offers[0]
         sure = first.choice.probability
         unsure = [o.instance.name for o in self.offers if sure and o.choice.workers and not o.choice.probability]
@@ -292,7 +292,7 @@ INSTANCE_SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": cou
 
 
 def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
-    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from what was measured at ``path``.
+    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from the measurements at ``path``.
 
     ``settings`` are those of `queuemodel.models.predict`, as text: ``{"strategy": "sync-ps", "bandwidth":
     "10Gbit/s"}``. Recorded steps are solved as a closed network, if that covers the strategy, unless ``method``

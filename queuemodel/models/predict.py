@@ -104,7 +104,7 @@ def fit(
     """
     data = cast(Data, as_data(data))
     require_measured(data, "fit")
-    measured = as_throughputs(measured_besides(data, throughputs))
+    measured = as_throughputs(further_measurements(data, throughputs))
     require_seed(seed, "fit: seed")
     question = (scenario or Scenario()).updated(**fields)
     require_answerable(data, question)
@@ -189,7 +189,7 @@ def predict(
     """
     data = cast(Data, as_data(data))
     require_measured(data, "predict")
-    measured = as_throughputs(measured_besides(data, throughputs))
+    measured = as_throughputs(further_measurements(data, throughputs))
     counts = require_workers(workers).tolist()
     require_seed(seed, "predict: seed")
     question = (scenario or Scenario()).updated(**fields)
@@ -226,7 +226,7 @@ def simulate(
     progress: bool = False,
     **settings: Any,
 ) -> SimulatedRun | SimulatedRounds:
-    """Simulate a training job of so many workers, operation by operation or round by round.
+    """Simulate a training job of n workers, operation by operation or round by round.
 
     Parameters
     ----------
@@ -345,10 +345,10 @@ def as_data(data: Any) -> Any:
     return read_measurements(data) if table else data
 
 
-def measured_besides(
+def further_measurements(
     data: Any, measured: Measured, points: Iterable[tuple[int, float | None, float]] = ()
 ) -> list[Measurement | Profile]:
-    """What was measured besides, read where it is a path: throughputs, and profiles of several workers.
+    """Further measurements, paths being read: throughputs, and profiles of several workers.
 
     Single ``points`` are workers, bandwidth (None: as profiled) and steps per second, on the servers of ``data``.
     """

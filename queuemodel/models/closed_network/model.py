@@ -96,7 +96,7 @@ class ClosedNetworkModel(Model):
 
     @property
     def remarks(self) -> tuple[Note, ...]:
-        """What this fit does not determine, and what contradicts it."""
+        """Unidentified parameters, and contradictions of the fit."""
         return Note(self.fitted.contradiction, "doubt"), *self.fitted.remarks
 
     @property
@@ -193,7 +193,7 @@ class ClosedNetworkModel(Model):
         return None if link == recorded else link
 
     def apply_scenario(self, demands: Demands, *, concurrent_fetches: int = 1) -> Demands:
-        """What demands of the fit, or draws of them, become on these machines, on which so many fetch at once."""
+        """The fit's demands, or draws of them, on these machines with this number of concurrent fetches."""
         recorded, speeds = self.fitted.recorded, self.scenario.worker_speeds
         if self._bandwidth is not None:
             demands = with_bandwidth(demands, self._bandwidth, recorded, concurrent_fetches=concurrent_fetches)
@@ -410,7 +410,7 @@ class ClosedNetworkModel(Model):
         return self.scenario.bandwidth or self.fitted.recorded.bandwidth
 
     def caption(self) -> str:
-        """Which job, on how many servers, and what the fit does not determine."""
+        """Job, number of servers, and unidentified parameters."""
         servers = counted(self.servers.count, "parameter server")
         what = f"{self.job.name or 'job'} with {servers}, form {self.servers.form!r}"
         return "; ".join(filter(None, [what, self.note]))

@@ -170,7 +170,7 @@ class AllReduceModel(RoundModel):
         return max((float(times.mean()) * self.steps_per_round for times in self.loading), default=0.0)
 
     def tensors(self, steps: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes (p,) of what the scheme is given, and rows (m, p + 2) of one rank, as `Scheme.time` gets them.
+        """Bytes (p,) of the scheme's tensors, and rows (m, p + 2) of one rank, for `Scheme.time`.
 
         The gradients are those of the last of the steps.
         """
@@ -325,7 +325,7 @@ class AllReduceModel(RoundModel):
         return DrawnRounds(["all-reduce"] * len(sizes), sizes, rows[..., 1:-1], sent, computing, times, waits)
 
     def check(self) -> None:
-        """See `Model`: refuse what the profile does not determine, and what does not fit together."""
+        """See `Model`: refuse changes that the profile does not determine or that contradict each other."""
         _ = self.scheme, self.collective
 
     @property
@@ -374,7 +374,7 @@ class AllReduceModel(RoundModel):
         return (*super()._parameters, core)
 
     def caption(self) -> str:
-        """Job, buckets, and what the fit does not determine."""
+        """Job, buckets, and unidentified parameters."""
         sizes = self.scheme.units(self._tensors[0])
         at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
         buckets = f"{counted(len(sizes), 'bucket')}{at_once}"

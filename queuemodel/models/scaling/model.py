@@ -107,7 +107,7 @@ class ScalingModel(Model):
             raise ModelError(f"batch_size: {known[0]:g} to {known[-1]:g} were measured, got {size}; measure it too")
 
     def sizes(self, workers: np.ndarray) -> Sizes:
-        """Groups (n,) on as few nodes as they fit; nodes have as many as the fullest measured one, unless specified."""
+        """Groups (n,) on the fewest nodes; nodes have the ranks of the fullest measured one, unless specified."""
         g, n = self.workers_per_node, np.asarray(workers, float)
         share = max(self.servers.shards) if self.strategy == "async-ps" else 1.0
         size = float(self.scenario.batch_size or self.base.batch_size or 1)
@@ -193,14 +193,14 @@ class ScalingModel(Model):
         )
 
     def caption(self) -> str:
-        """What was measured, and what the fit does not determine."""
+        """The measurements, and unidentified parameters."""
         nodes = counted(int(self.table.sizes.nodes.max()), "node")
         what = f"{self.strategy}, {counted(len(self.table.measured), 'measurement')} on at most {nodes}"
         return "; ".join(filter(None, [self.assumption, what, self.note]))
 
     @property
     def base(self) -> Measurement:
-        """The smallest measured group: what speedup and efficiency relate to."""
+        """The smallest measured group, the base of speedup and efficiency."""
         return self.table.groups[0][0]
 
     def draws(self, sizes: Sizes) -> np.ndarray:
@@ -239,7 +239,7 @@ class ScalingModel(Model):
 
     @property
     def cluster(self) -> dict[str, tuple[float, float]]:
-        """What this job shows of its cluster, for `gathers` of another: as `Prior.cluster`."""
+        """The cluster's coordinates from this job, for `gathers` of another job: as `Prior.cluster`."""
         prior, v = self.table.prior, self.table.values(self.coordinates)
         found = dict(prior.cluster)
         for name, size in (("gather", prior.bytes), ("latency", prior.layers)):
@@ -311,7 +311,7 @@ class ScalingModel(Model):
 
     @property
     def remarks(self) -> tuple[Note, ...]:
-        """What measurements leave open, or contradict: all outliers, and of those that are only unlike, the first."""
+        """Unidentified parameters, and contradictions: all outliers, and the first of the unlike measurements."""
         found: list[Note] = []
         misfits, unlike = sorted(self.misfits, key=lambda one: -abs(one[1])), False
         for m, off in misfits[:MOST_NAMED]:

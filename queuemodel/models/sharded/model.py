@@ -114,7 +114,7 @@ class ShardedModel(RoundModel):
         return len(without_resharding(self.fitted.run.steps)) < len(self.fitted.run.steps)
 
     def check(self) -> None:
-        """See `Model`: refuse what the profile does not determine."""
+        """See `Model`: refuse changes that the profile does not determine."""
         wanted, recorded = self.scenario, self.fitted.run.placement
         if self.steps_per_round > MOST_ACCUMULATED:
             raise ModelError(f"accumulation must be at most {MOST_ACCUMULATED} steps of sharded training")
@@ -155,7 +155,7 @@ class ShardedModel(RoundModel):
         return self.fitted.run.placement.shards if wanted is None else wanted
 
     def placement(self, ranks: int) -> RankPlacement:
-        """Where so many ranks are."""
+        """The placement of n ranks on nodes."""
         wanted, recorded = self.scenario, self.fitted.run.placement
         inside = None if wanted.inside_bandwidth is None else Link(wanted.inside_bandwidth)
         return replace(
@@ -175,7 +175,7 @@ class ShardedModel(RoundModel):
         return float(np.hypot(pair, self.bandwidth_extrapolation_error(ranks)))
 
     def drawn(self, ranks: int, seed: int, samples: int | None = None) -> Drawn:
-        """Rounds of so many ranks, fewer of many unless given: their slowest varies little."""
+        """Rounds of n ranks, fewer for many ranks unless given: their slowest varies little."""
         placement = self.placement(ranks)
         n, k = placement.padded, self.steps_per_round
         samples = samples or min(MAX_SAMPLES, max(MIN_SAMPLES, DRAWN_RANKS // (n * k)))
@@ -280,7 +280,7 @@ class ShardedModel(RoundModel):
 
     @cached_property
     def knee(self) -> np.ndarray:
-        """Nodes (B,) on which 10 % of the rate per rank is lost, of draws of what the fit leaves open (`knee_of`)."""
+        """Nodes (B,) on which 10 % of the rate per rank is lost, for each draw of the parameters (`knee_of`)."""
         most = max(min(len(self.scenario.worker_speeds or ()) or KNEE_RANKS, KNEE_RANKS) // self._ranks_per_node, 1)
         nodes = np.unique(np.geomspace(1, most, KNEE_POINTS).round().astype(int))
         ranks = nodes * self._ranks_per_node
@@ -301,7 +301,7 @@ class ShardedModel(RoundModel):
         return [note] if missed > RECORDED_ERROR else []
 
     def caption(self) -> str:
-        """Job, collectives, and what the fit does not determine."""
+        """Job, collectives, and unidentified parameters."""
         kinds = [one.task.kind for one in self.steps]
         each = ", ".join(counted(kinds.count(kind), kind) for kind in ("all-gather", *REDUCTIONS) if kind in kinds)
         size, shards = self.job.parameter_bytes / 1e6, self._shards

@@ -185,7 +185,7 @@ class SimulationModel(Model):
         return self.machines_of(point) == replace(self.scenario, **dict.fromkeys(same, None))
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
-        """The simulation of the likeliest network; one worker's throughput undoes what tracing cost."""
+        """The simulation of the likeliest network; one worker's throughput removes the tracing overhead."""
         profiled, servers, waiting = self.profile.cluster.parameter_servers, self.servers, self.synchronization
         measured = on_profiled_links(self.measured, self.profile)
         kinds, runs, prediction = self.sampled(workers, seed=seed)
@@ -329,7 +329,7 @@ def trace_throughput(
     seed: int = 0,
     **settings: Any,
 ) -> np.ndarray:
-    """Throughput, lower and upper, shape (n, 3), apart from what was measured; settings are those of `trace_runs`."""
+    """Throughput, lower and upper, shape (n, 3), without measurements; settings are those of `trace_runs`."""
     require_share(confidence, "confidence", open_ended=True)
     _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
     _, lower, upper = prediction.interval(confidence)
