@@ -47,9 +47,19 @@ def dask():
 
 @pytest.mark.engines
 def test_dask_survives_a_killed_worker(dask):
-    first = next(iter(dask.run(os.getpid).values()))
-    threading.Timer(0.5, os.kill, (first, signal.SIGKILL)).start()
+    (address, first), ended = next(iter(dask.run(os.getpid).items())), threading.Event()
+
+    def kill():
+        while not (dask.processing().get(address) or ended.wait(0.01)):  # until it has a task
+            pass
+        os.kill(first, signal.SIGKILL)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
     assert study(n_jobs=2, backend="dask") == study()
+    ended.set()
+    killing.join()
+    dask.wait_for_workers(2, timeout=300)
     with joblib.parallel_config("dask"):
         assert simulated(n_jobs=2) == simulated()
     assert first not in dask.run(os.getpid).values()

@@ -45,7 +45,7 @@ def job(tmp_path, monkeypatch):
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks),
                    "train.py", str(steps)]  # fmt: skip
         recorder = [sys.executable, "-m", "queuemodel", "record", *record, "--"] if record else []
-        return subprocess.run([*recorder, *command], capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run([*recorder, *command], capture_output=True, text=True, timeout=1800, check=False)
 
     return started
 

@@ -170,15 +170,16 @@ def test_failed_run_keeps_its_steps(acts, said):
 
 
 def test_dead_server_or_rank_is_named():
+    late = ["await another's end", "raise who was killed?"]
     with pytest.raises(EndedEarlyError, match=r"^the parameter server was killed by SIGKILL"):
-        server(JOB, WARMUP, "fail late", others=[("parameter server", ["die"])])
-    for acts, other in ((["hang"], []), (["oh"], ["end late"])):
+        server(JOB, WARMUP, *late, others=[("parameter server", ["die"])])
+    for acts, other in ((["hang"], []), (late, ["end late"])):
         with pytest.raises(EndedEarlyError, match=r"^the parameter server ended with exit status 0$"):
             server(JOB, WARMUP, *acts, others=[("parameter server", other)])
     with pytest.raises(ProfilingError, match=r"^the rank 1 was killed by SIGKILL"):
-        ranks([JOB, "fail late"], ["die"])
+        ranks([JOB, *late], ["die"])
     with pytest.raises(ProfilingError, match=r"^ValueError: who was killed?"):
-        ranks([JOB, "fail late"], [JOB])
+        ranks([JOB, late[1]], [JOB])
 
 
 @pytest.fixture

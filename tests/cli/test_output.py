@@ -30,7 +30,7 @@ WORK = {
 READ = ["--batch-size", "32", "-o", "profile.json"]
 FULL = "queuemodel: error: standard output: No space left on device\n"
 PYTHON = [sys.executable, "-m", "queuemodel"]
-AS_TEXT = {"stderr": subprocess.PIPE, "text": True, "timeout": 120}
+AS_TEXT = {"stderr": subprocess.PIPE, "text": True, "timeout": 600}
 only_linux = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a disk that is always full")
 
 

@@ -46,7 +46,10 @@ def test_answers_ignore_other_questions(others, congestion_control, seed):
 
 
 def test_ctrl_c_ends_all_runs():
-    """Runs under way end at their next look, those that wait never begin, and the next question is answered."""
+    """Runs under way end at their next look, those that wait never begin, and the next question is answered.
+
+    All of them would take 64 processors minutes, others hours.
+    """
 
     def press(*_):
         raise KeyboardInterrupt
@@ -55,10 +58,10 @@ def test_ctrl_c_ends_all_runs():
     gc.disable()  # an interrupt inside a collector's callback is swallowed
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.5)
-        begun = time.process_time()
+        begun = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            trace_runs(example_profile(), workers=range(1, 65), steps=20_000, replications=20)
-        assert time.process_time() - begun < 8
+            trace_runs(example_profile(), workers=range(1, 257), steps=1_000_000, replications=20)
+        assert time.monotonic() - begun < 60
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
