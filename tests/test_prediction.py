@@ -104,44 +104,6 @@ def test_paths_stand_for_their_files(tmp_path, kind):
             verb(kind("nowhere.json"))
 
 
-@pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])
-def test_throughputs_may_give_batch_size(strategy):
-    points = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 16.0))]
-    told, untold = (predict(points, workers=[4], strategy=strategy, **more) for more in ({"batch_size": 32}, {}))
-    assert (told.batch_size, told.at(4)) == (32, pytest.approx(untold.at(4)))
-
-
-@pytest.mark.parametrize("method", ["mva", "trace"])
-def test_one_worker_takes_the_measured_step(method):
-    curve = predict(traced(), workers=[1, 2, 8, 30], method=method)
-    assert curve.steps_per_second[0] == pytest.approx(1 / 0.81, rel=1e-3)
-    assert curve.single == pytest.approx(1 / 0.81, rel=1e-3)
-    assert np.all(curve.lower <= curve.steps_per_second)
-    assert np.all(curve.steps_per_second <= curve.upper)
-    assert curve.steps_per_second[-1] <= 5.0 * 1.02  # the transmit link's capacity
-    assert curve.bottleneck == "transmit link"
-    total = curve.residence_time.sum(axis=1) + curve.think_time
-    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=0.05)
-    untraced = [qm.Measurement(workers=1, steps_per_second=2.0)]  # sets the time scale
-    assert predict(traced(), workers=[1], method=method, throughputs=untraced).at(1) == pytest.approx(2.0, rel=1e-3)
-
-
-@pytest.mark.parametrize("method", ["mva", "trace"])
-def test_what_ifs_point_the_right_way(method):
-    profile = traced(bandwidth=10.5e6)
-
-    def at(**changes):
-        return predict(profile, workers=[20], method=method, **changes).steps_per_second[0]
-
-    plain = at()
-    assert at(bandwidth=21e6) > 1.7 * plain
-    assert at(parameter_servers=2) > (1.7 if method == "mva" else 1.5) * plain  # the gradient is one tensor
-    assert at(accelerator_speed=2.0) == pytest.approx(plain, rel=0.03)  # the link is the bottleneck
-    assert at(worker_speeds=[1e-3] * 20) < 0.1 * plain
-    if method == "trace":
-        assert at(parameter_servers=2, worker_speeds=[1.0, *[0.1] * 19]) < 0.6 * at(parameter_servers=2)
-
-
 def test_extra_measurements_take_profile_servers(tmp_path):
     two = msgspec.structs.replace(traced(), cluster=qm.Cluster(parameter_servers=2))
     (tmp_path / "t.csv").write_text("workers,steps_per_second\n1,2\n")

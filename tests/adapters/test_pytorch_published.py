@@ -15,7 +15,7 @@ import queuemodel as qm
 from queuemodel.adapters import read_pytorch
 
 RESNET_BYTES = 4 * 25_557_032
-EVALUATED, ALL_REDUCE = "autograd::engine::evaluate_function", "c10d::allreduce_"
+EVALUATED = "autograd::engine::evaluate_function"
 
 
 @pytest.fixture(scope="module")

@@ -100,16 +100,6 @@ def test_steps_over_nccl_replay(job, strategy, kinds, gathered):
     assert took == pytest.approx(1 / measured(folder)[ranks], rel=0.03)
 
 
-@pytest.mark.parametrize("job", ["nccl-fsdp", "nccl-fsdp1"])
-def test_one_file_over_nccl_is_enough(tmp_path, job):
-    shutil.copytree(unpacked(NCCL) / job / "trace_n2", tmp_path / "trace_n2")
-    (tmp_path / "trace_n2" / "rank1.pt.trace.json").unlink()
-    curve = predict(read(tmp_path / "trace_n2"), workers=[2, 4, 8])
-    truth = np.array([n * measured(unpacked(NCCL) / job)[n] for n in (2, 4, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.09)
-    assert ((curve.lower < truth) & (truth < curve.upper)).all()
-
-
 def test_gradients_over_nccl_are_buckets():
     folder = unpacked(NCCL) / "nccl-ddp"
     profile = read(*sorted(folder.glob("trace_n*")))
@@ -120,20 +110,19 @@ def test_gradients_over_nccl_are_buckets():
     assert took == pytest.approx(1 / measured(folder)[2], rel=0.03)
 
 
-@pytest.mark.parametrize("runs", [["trace_n2"], ["trace_n1", "trace_n2"]])
-def test_two_nodes_predict_eight(runs):
-    curve = predict(read(*(FSDP / run for run in runs)), workers=[2, 4, 8])
-    truth = np.array([n * measured(FSDP)[n] for n in (2, 4, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.06)
-    assert ((curve.lower < truth) & (truth < curve.upper)).all()
-
-
-def test_one_ranks_file_is_enough(tmp_path):
-    shutil.copytree(FSDP / "trace_n2", tmp_path / "trace_n2")
-    (tmp_path / "trace_n2" / "rank1.pt.trace.json.gz").unlink()
-    curve = predict(read(tmp_path / "trace_n2"), workers=[2, 8])
-    truth = np.array([n * measured(FSDP)[n] for n in (2, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.08)
+@pytest.mark.parametrize(("series", "runs", "within"), [
+    (FSDP, ["trace_n2"], 0.06), (FSDP, ["trace_n1", "trace_n2"], 0.06), (FSDP, [], 0.08),
+    *((unpacked(NCCL) / job, [], 0.09) for job in ("nccl-fsdp", "nccl-fsdp1")),
+])  # fmt: skip
+def test_two_nodes_predict_eight(tmp_path, series, runs, within):
+    """From all their ranks' files, or from one alone."""
+    folders = [series / run for run in runs]
+    if not runs:
+        folders = [shutil.copytree(series / "trace_n2", tmp_path / "trace_n2")]
+        next(folders[0].glob("rank1*")).unlink()
+    curve = predict(read(*folders), workers=[2, 4, 8])
+    truth = np.array([n * measured(series)[n] for n in (2, 4, 8)])
+    assert curve.steps_per_second == pytest.approx(truth, rel=within)
     assert ((curve.lower < truth) & (truth < curve.upper)).all()
 
 

@@ -107,15 +107,6 @@ def test_solve_with_and_without_classes(run, told, examples):
     assert [line.split()[0] for line in run(*few)[1].splitlines()[-3:]] == list("123")
     assert run(*few, "--format", "csv")[1].count("\n") == 4
     refused(run("solve", "network.json"), "--population is needed")
-    network = qn.Network(
-        [qn.Station("server", service_time={"fast": 0.1, "slow": 0.4})],
-        classes=[qn.JobClass("fast", population=2, think_time=1.0), qn.JobClass("slow", population=3, think_time=2.0)],
-    )
-    network.save(examples / "classes.json")
-    assert told("solve classes.json")["throughput"] == pytest.approx(qn.solve(network).throughput)
-    assert run("solve", "classes.json", "--format", "csv")[1].count("\n") >= 3
-    assert "slow" in run("solve", "classes.json")[1]
-    refused(run("solve", "classes.json", "--population", 5), "populations of their own")
 
 
 def test_solve_tables_state_exactness(run, told, examples):
@@ -155,49 +146,6 @@ def test_single_class_populations_are_solved(run, told, examples):
     assert told("solve one.json")["throughput"] == pytest.approx(3.9788, rel=1e-4)
 
 
-JMVA = """<?xml version="1.0"?><model><parameters><classes number="2">
-<closedclass name="users" population="10"/><closedclass name="batch" population="{batch}"/></classes>
-<stations number="2"><delaystation name="think"><servicetimes><servicetime customerclass="users">1.0</servicetime>
-<servicetime customerclass="batch">3.0</servicetime></servicetimes><visits><visit customerclass="users">1.0</visit>
-<visit customerclass="batch">1.0</visit></visits></delaystation>
-<listation name="server" servers="1"><servicetimes><servicetime customerclass="users">0.25</servicetime>
-<servicetime customerclass="batch">0.5</servicetime></servicetimes><visits><visit customerclass="users">1.0</visit>
-<visit customerclass="batch">1.0</visit></visits></listation></stations>
-<ReferenceStation number="1"><Class name="users" refStation="server"/></ReferenceStation></parameters>{what_if}</model>
-"""
-
-
-def test_a_jmva_file_is_solved_with_its_sweep(run, told, examples):
-    """By its content, whatever its name; alone the users' throughputs are 0.8, 1.5385 and 3.2037."""
-    sweep = '<whatIf className="users" type="Number of Customers" values="1;2;5"/>'
-    for batch, X in ((0, [0.8, 1 / 0.65, 3.2037]), (2, None)):
-        (examples / "model.json").write_text(JMVA.format(batch=batch, what_if=sweep))
-        network = qn.Network.from_demands([[0.25, 0.5]], population=[10, batch], think_time=[1.0, 3.0])
-        truth = [qn.solve(network, population=(n, batch)) for n in (1, 2, 5)]
-        solved = told("solve model.json")
-        assert solved["population[users]"] == [1, 2, 5]
-        assert solved["throughput[users]"] == pytest.approx(X or [s.class_throughput[0] for s in truth], rel=1e-4)
-        assert solved["throughput"] == pytest.approx([s.throughput for s in truth])
-        assert solved["queue_length[server]"] == pytest.approx([s.queue_length[0] for s in truth])
-        assert "exact" in run("solve", "model.json")[1].splitlines()[0]
-        assert run("solve", "model.json", "--format", "csv")[1].count("\n") == 4
-    (examples / "model.jmva").write_text(JMVA.format(batch=2, what_if=""))
-    assert told("solve model.jmva")["throughput"] == pytest.approx(qn.solve(network).throughput)
-
-
-@pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
-def test_rounds_that_are_called_steps_are_one_line(run, examples):
-    asked = ["predict", "ddp.csv", "--strategy", "all-reduce", "--workers", "2", "--format", "csv"]
-    (examples / "ddp.csv").write_text("workers,steps_per_second\n1,4\n2,3.7\n")
-    code, _, err = run(*asked)
-    assert (code, err.count("\n")) == (0, 1)
-    assert err.startswith("queuemodel: warning: 2 workers make 0.925 times")
-    (examples / "ddp.csv").write_text("workers,step_time\n1,0.25\n2,0.27\n")
-    code, out, err = run(*asked)
-    assert (code, err) == (0, "")
-    assert float(out.split("\n")[1].split(",")[1]) == pytest.approx(1 / 0.27, rel=0.05)
-
-
 @pytest.mark.parametrize("command", ["predict", "plan --min-efficiency 0.5", "fit", "report -o page.html"])
 def test_assumed_strategy_leads_the_answer(run, throughputs, command):
     assumed = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
@@ -213,25 +161,9 @@ def test_assumed_strategy_leads_the_answer(run, throughputs, command):
 
 def test_plan_caption_names_its_basis(run, profile, throughputs):
     for path, options in ((profile, ()), (throughputs, ("--strategy", "all-reduce"))):
-        asked = (
-            ["predict", "--batch-size", 32],
-            [
-                "plan",
-                "--min-efficiency",
-                1,
-                "--price",
-                2,
-                "--epochs",
-                1,
-                "--dataset-size",
-                320,
-                "--batch-size",
-                32,
-                "--currency",
-                "EUR",
-            ],
-        )
-        curve, plan = (" ".join(run(*words, path, *options)[1].split()) for words in asked)
+        goals = "--min-efficiency 1 --price 2 --epochs 1 --dataset-size 320 --currency EUR"
+        curve, plan = (" ".join(run(*words.split(), "--batch-size", 32, path, *options)[1].split())
+                       for words in ("predict", f"plan {goals}"))  # fmt: skip
         assert re.search(r"Method: (.*?)\. (?=Profiled|Not)", curve)[1] in plan
         assert "320 examples to train" in plan
         assert " to a node, at 2 EUR per node and hour" in plan

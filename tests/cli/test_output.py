@@ -105,29 +105,28 @@ def test_notes_are_three_unless_explained(printed):
     assert "note" not in short
 
 
-@pytest.mark.parametrize("setting", ["", "1"])
-def test_terminal_answer_is_bold(setting):
+def on_terminal(command, *, stream, **settings):
+    """What a command that succeeds writes to a terminal of 80 columns."""
     termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
-    env = os.environ | {"NO_COLOR": setting, "TERM": "xterm"}
-    with subprocess.Popen([*PYTHON, "fit", "throughputs.csv"], stdout=theirs, env=env) as run:
+    with subprocess.Popen(command, **{stream: theirs} | settings) as run:
         os.close(theirs)
         seen = b""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # how a terminal ends
             while more := os.read(ours, 4096):
                 seen += more
     os.close(ours)
     assert run.returncode == 0
+    return seen
+
+
+@pytest.mark.parametrize("setting", ["", "1"])
+def test_terminal_answer_is_bold(setting):
+    """Unless NO_COLOR is set."""
+    env = os.environ | {"NO_COLOR": setting, "TERM": "xterm"}
+    seen = on_terminal([*PYTHON, "fit", "throughputs.csv"], stream="stdout", env=env)
     assert (seen.startswith(b"\x1b[1m"), b"\x1b" in seen) == (not setting, not setting)
-
-
-@pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
-def test_help_uses_the_words_of_the_glossary(printed, command):
-    text = printed(*command.split(), "--help")
-    if "--help-all" in text:
-        text += printed(command, "--help-all")
-    assert not re.findall(r"\b(?:told|tells?|asked|asks?|says?|said|taught|knows?|knee|besides)\b", text)
 
 
 @pytest.mark.parametrize("command", WORK)
@@ -173,17 +172,7 @@ def test_failures_and_machines_reach_the_cluster(printed, tmp_path):
 )  # fmt: skip
 def test_progress_is_for_terminals_only(arguments, shown):
     command = [*PYTHON, *map(str, arguments)]
-    termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL) as run:
-        os.close(theirs)
-        seen = b""
-        with contextlib.suppress(OSError):  # how a terminal ends
-            while more := os.read(ours, 4096):
-                seen += more
-    os.close(ours)
-    assert run.returncode == 0
+    seen = on_terminal(command, stream="stderr", stdout=subprocess.DEVNULL)
     assert re.search(shown, seen, re.DOTALL)
     assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 

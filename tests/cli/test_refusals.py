@@ -514,14 +514,6 @@ def test_shells_complete_commands_options_and_choices():
     assert completions("queuemodel predict --strategy k-b") == {"k-batch-sync", "k-batch-async"}
 
 
-def test_a_report_refuses_goals_that_it_cannot_answer(run, examples):
-    asked = ("report", "shakesmall-p100-throughputs.csv", "-o", "page.html", "--batch-size", 8)
-    for more, what in ((("--budget", 9), "--price"), (("--deadline", "1h"), "--dataset-size")):
-        code, out, err = run(*asked, *more)
-        assert (code, out, err.count("\n"), Path("page.html").exists()) == (1, "", 1, False)
-        assert what in err
-
-
 def test_failed_demo_leaves_no_folder(run, examples, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert run("demo", "--framework", "torch", "-o", "new")[0] == 1

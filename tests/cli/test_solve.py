@@ -117,12 +117,12 @@ def test_jmva_files_of_mixed_networks(run, solved, examples):
     rows, _ = solved("mixed.jmva --population jobs=2")
     assert column(rows, "throughput[jobs]") == pytest.approx(qn.solve(MIXED, population=[2]).class_throughput[:1])
     sweep = '<whatIf className="jobs" type="Number of Customers" values="1;4"/></model>'
-    (examples / "sweep").write_text((examples / "mixed.jmva").read_text().replace("</model>", sweep))
-    rows, _ = solved("sweep")
+    (examples / "sweep.json").write_text((examples / "mixed.jmva").read_text().replace("</model>", sweep))
+    rows, _ = solved("sweep.json")
     assert column(rows, "throughput[jobs]") == pytest.approx(
         [qn.solve(MIXED, population=[n]).class_throughput[0] for n in (1, 4)]
     )
-    rows, _ = solved("sweep --bounds")
+    rows, _ = solved("sweep.json --bounds")
     assert [row["population"] for row in rows] == ["1", "4"]
 
 

@@ -46,14 +46,6 @@ def test_bounds_and_knee_are_the_asymptotes(changes):
     assert curve.saturation_workers == pytest.approx(queueing.saturation_population(model.network()))
 
 
-def test_a_job_without_transfers_never_saturates():
-    alone = qm.Step(step_time=2.0, fetch=0, push=0, update=0, compute=2.0, fetched_bytes=0, pushed_bytes=0)
-    curve = qm.fit(profile([alone] * 2)).throughput([1, 50])
-    np.testing.assert_allclose(curve.steps_per_second, [0.5, 25])
-    np.testing.assert_allclose(curve.bound_upper, [0.5, 25])
-    assert curve.saturation_workers == float("inf")
-
-
 def test_efficiency_of_one_is_exact():
     """And no end of the interval is above the bound."""
     curve = qm.fit(profile()).throughput([1, 2, 8])

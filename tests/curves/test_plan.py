@@ -108,32 +108,6 @@ def test_choices_are_those_of_brute_force(rates, spread, servers, each, deadline
             assert [choice.cost, choice.cost_low, choice.cost_high] == pytest.approx(costs)
 
 
-WHOLE = {"epochs": 2, "dataset_size": 16_200}
-
-
-@given(RATES, SPREADS, st.floats(1.0, 3.0), st.floats(60.0, 1e5))
-def test_wider_intervals_need_more_workers(rates, spread, factor, deadline):
-    wide = np.minimum(np.array(spread) * factor, 0.99)
-    narrow, wide = (only(qm.plan(spaced(rates, spread=one), deadline=deadline, **WHOLE)) for one in (spread, wide))
-    assert narrow.workers_point == wide.workers_point
-    if wide.probability:
-        assert narrow.probability
-        assert narrow.workers <= wide.workers
-
-
-@given(RATES, SPREADS, st.floats(60.0, 1e5), st.floats(0.1, 100.0))
-def test_price_and_speed_scale_plans(rates, spread, deadline, price):
-    about, slow = {"deadline": deadline, **WHOLE}, spaced(rates, spread=spread)
-    first, half = (qm.plan(slow, price_per_node_hour=p, **about).choices for p in (price, price / 2))
-    twice = qm.plan(slow.faster(2.0), price_per_node_hour=price, **about | {"deadline": deadline / 2}).choices
-    for one, paid, quick in zip(first, half, twice, strict=True):
-        assert one.workers == paid.workers == quick.workers
-        for end in ("", "_low", "_high"):
-            times, costs = ([getattr(c, f"{name}{end}") for c in (one, paid, quick)] for name in ("time", "cost"))
-            assert times == pytest.approx([times[0], times[0], times[0] / 2], nan_ok=True)
-            assert costs == pytest.approx([costs[0], costs[0] / 2, costs[0] / 2], nan_ok=True)
-
-
 def test_kinds_of_work_share_one_law():
     """Of 9 examples or tokens a step; iterations of a synchronous job are steps of each worker."""
     rates = [2.0, 3.5, 4.8]
@@ -202,16 +176,6 @@ def test_machines_are_whole_nodes():
         qm.ModelError, match=r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
     ):
         qm.plan(spaced([1.0, 2.0], spread=[0.1], each=8, start=9), throughput=1)
-
-
-def test_largest_number_may_be_open_below():
-    # efficiencies on the lower end: 0.9 at two workers, and less beyond; that of one is 1 by definition
-    choice = only(qm.plan(SATURATING, min_efficiency=0.95))
-    assert (choice.workers_low, choice.workers, choice.workers_point, choice.workers_high) == (1, 1, 3, 4)
-    row = qm.plan(SATURATING, min_marginal_speedup=0.95).to_rows()[0]
-    assert row["workers_interval"] == "? to 3"
-    steep = only(qm.plan(SATURATING, min_marginal_speedup=0.95))
-    assert (steep.workers_low, steep.workers, steep.workers_high) == (None, 2, 3)
 
 
 def test_unmet_goals_state_the_shortfall():

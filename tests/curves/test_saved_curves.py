@@ -4,7 +4,6 @@ import gzip
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import queuemodel as qm
@@ -102,10 +101,3 @@ def test_parameters_by_name_with_intervals():
     for name in ("nothing", "effective"):  # none, and two
         with pytest.raises(qm.ModelError, match="parameters: must be one of transmit link demand, "):
             STEPS.parameters[name]
-
-
-def test_equal_profiles_and_measurements():
-    assert qm.example_profile("ddp-alexnet-40") == qm.example_profile("ddp-alexnet-40")
-    assert qm.example_throughputs("alexnet-60") == qm.example_throughputs("alexnet-60")
-    assert profile() != qm.example_profile("alexnet-60")
-    assert np.array_equal(profile().values("step_time"), profile().values("step_time"))

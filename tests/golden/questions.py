@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 import math
-import random
 import re
 import sys
 import zipfile
@@ -32,6 +31,7 @@ from queuemodel import transport as collectives
 from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.cli import main
 from queuemodel.sgd import compare, plan_strategies
+from tests.oracles.pairs import pairwise
 from tests.oracles.recorded import DATA
 
 ROOT = Path(__file__).parents[2]
@@ -59,27 +59,6 @@ TOLD = json.loads(Path(__file__).with_name("asked.json").read_text())
 #: Numbers are kept to so many digits; of longer lists of numbers a weighted sum is.
 DIGITS, LONGEST = 12, 3
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-
-
-def pairwise(number: int, /, **options: list[Any]) -> Iterator[dict[str, Any]]:
-    """Rows that have each pair of two options' values; None is not asked, and of a dictionary the items are."""
-    rng = random.Random(number)
-
-    def pairs(row: dict[str, int]) -> set[Any]:
-        return set(itertools.combinations(row.items(), 2))
-
-    ranges = [[(name, i) for i in range(len(values))] for name, values in options.items()]
-    missing = {pair for a, b in itertools.combinations(ranges, 2) for pair in itertools.product(a, b)}
-    while missing:
-        rows = [{name: rng.randrange(len(options[name])) for name in options} | dict(min(missing)) for _ in range(60)]
-        best = max(rows, key=lambda row: len(missing & pairs(row)))
-        missing -= pairs(best)
-        asked = {name: options[name][i] for name, i in best.items() if options[name][i] is not None}
-        yield {
-            k: v
-            for name, value in asked.items()
-            for k, v in (value if isinstance(value, dict) else {name: value}).items()
-        }
 
 
 @cache

@@ -15,7 +15,6 @@ from queuemodel.profile import Bucket, Gradient, Round
 from queuemodel.transport import (
     COLLECTIVES,
     DoubleBinaryTree,
-    HalvingDoubling,
     Hierarchical,
     Hoplite,
     InRacks,
@@ -83,21 +82,6 @@ def test_collectives_take_their_schedules_time(algorithm, place):
         assert taken == pytest.approx(seconds, rel=0.11 if pipelined else 0.01)
         nodes = -(-n // ranks)
         assert taken > 0.999 * (2 * (nodes - 1) / nodes if not servers else nodes > 1) * size / link.bandwidth
-
-
-def test_placed_ranks_equal_hierarchical_collectives():
-    model = AllReduceModel(fit_rounds(example_profile("ddp-alexnet-40")))
-    core, placed = {"nodes_per_rack": 2, "oversubscription": 8.0}, {"ranks_per_node": 4, "inside_bandwidth": 1e9}
-    for between in (Ring(), HalvingDoubling(), ParameterServers(2)):
-        value = Hierarchical(4, Link(1e9), between)
-        for changes in ({}, core):
-            asked = model.what_if(collective=between, **placed, **changes).throughput([1, 4, 7, 24])
-            same = model.what_if(collective=value, **changes).throughput([1, 4, 7, 24])
-            np.testing.assert_allclose(same.steps_per_second, asked.steps_per_second)
-            assert same.nodes.tolist() == asked.nodes.tolist()
-    racks = InRacks(Ring(), 2, 8.0)
-    asked, same = (model.what_if(**one) for one in (placed | core, placed | {"collective": racks}))
-    np.testing.assert_allclose(same.throughput([24]).steps_per_second, asked.throughput([24]).steps_per_second)
 
 
 SIZES = np.array([1e6, 4e6, 2e6, 3e5])

@@ -57,13 +57,6 @@ def test_conditioning_is_bayes_rule_by_draws():
     assert not outliers.any()
 
 
-def test_measurement_order_does_not_matter():
-    prior, log_x, noise = some_prediction(), np.log([0.9, 1.5, 6.0]), np.array([0.03, 0.05, 0.02])
-    places, turn = np.array([0, 1, 2]), np.array([2, 0, 1])
-    one, other = (prior.condition(places[p].tolist(), log_x[p], noise[p])[0].interval(0.8) for p in (places, turn))
-    np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
 def test_few_explaining_draws_never_narrow():
     workers, rng = np.array([1, 4]), np.random.default_rng(2)
     draws = np.log(workers)[:, None] + 0.2 * rng.standard_normal(400)
@@ -79,7 +72,8 @@ WAYS = [
     ("alexnet-60", {"method": "trace"}), ("resnet50-60", {"strategy": "k-sync", "k": 2}),
     ("resnet50-60", {"method": "trace", "strategy": "sync-ps"}),
     ("alexnet-60", {"method": "mva", "parameter_servers": 2}),
-    ("ddp-alexnet-40", {}), ("ddp-alexnet-40", {"bandwidth": 10e6}), ("fsdp-gpt8-60", {}),
+    ("alexnet-60", {"strategy": "all-reduce"}), ("ddp-alexnet-40", {}),
+    ("ddp-alexnet-40", {"bandwidth": 10e6}), ("fsdp-gpt8-60", {}),
 ]  # fmt: skip
 
 

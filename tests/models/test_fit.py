@@ -167,6 +167,8 @@ def test_step_without_transfers_has_no_bottleneck():
     curve = model.throughput([1, 8])
     assert curve.bottleneck == ""
     assert curve.steps_per_second == pytest.approx(np.array([1, 8]) / 0.8)
+    assert curve.bound_upper == pytest.approx(np.array([1, 8]) / 0.8)
+    assert curve.saturation_workers == math.inf
     worker = parameter(model, "worker time")
     assert "0.3 s more than the 0.5 s of computation" in worker.note
 

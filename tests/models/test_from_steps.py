@@ -80,12 +80,3 @@ def test_steps_without_gradients_are_refused():
     for operations in ((), (qm.Operation("compute", "forward", 0.2, 0.5),)):
         with pytest.raises(qm.FitError, match="require recorded operations with gradients"):
             qm.fit(profile(*operations), strategy="all-reduce")
-
-
-def test_measured_all_reduce_conditions_steps():
-    asked = {"strategy": "all-reduce", "workers": [2, 4]}
-    before = qm.predict(example_profile("alexnet-60"), **asked)
-    measured = [qm.Measurement(workers=2, steps_per_second=0.9 * before.at(2))]
-    after = qm.predict(example_profile("alexnet-60"), throughputs=measured, **asked)
-    assert 0.89 < after.at(2) / before.at(2) < 0.95
-    assert 0.8 < after.at(4) / before.at(4) < 0.99

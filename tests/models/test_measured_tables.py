@@ -38,6 +38,7 @@ def test_two_rows_of_one_node():
     curve = table("1 1 1.0\n1 8 1.6", workers=[1, 8], gpus_per_node=8)
     assert curve.steps_per_second == pytest.approx([1.0, 5.0], rel=0.03)
     assert curve.efficiency == pytest.approx([1.0, 0.625], rel=0.03)
+    assert [parameters(curve)[name].identified for name in ("inside a node", "between nodes")] == [True, False]
 
 
 def test_efficiency_relates_to_smallest_group():
@@ -95,7 +96,9 @@ def test_unknown_batch_shows_no_examples():
 
 def test_outliers_are_named():
     rows = [(1, 8, 1.0), (2, 16, 1.05), (4, 32, 1.6), (8, 64, 1.15), (16, 128, 1.2)]
-    note = table("\n".join(f"{k} {n} {t}" for k, n, t in rows), workers=[8]).note
+    curve = table("\n".join(f"{k} {n} {t}" for k, n, t in rows), workers=[8, 32])
+    note, alike = curve.note, table("1 8 1.0\n2 16 1.05\n8 64 1.15\n16 128 1.2", workers=[32])
+    assert curve.at(32) == pytest.approx(alike.at(32), rel=0.04)  # it counts little
     assert re.search(r"4 nodes \(32 GPUs\), batch 32: -3\d % off the fit, an outlier", note)
     points = [
         qm.Measurement(workers=n, steps_per_second=n / t, standard_error=0.3 * n / t if t == 1.6 else None)

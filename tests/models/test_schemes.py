@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel.models import SCHEMES, Buckets, Fusion, Slices, round_time
+from tests.oracles.slices import by_priority
 
 seconds = st.floats(0.0, 3.0)
 buckets = st.lists(st.tuples(seconds, st.floats(1e-3, 2.0), seconds), min_size=1, max_size=8)
@@ -26,6 +27,10 @@ def taken(scheme, sizes, ready, computed, cost):
 def cost(sizes):
     """Seconds of messages: 0.3 per byte, and 0.05 that need no bandwidth."""
     return WORK * sizes, np.full(len(sizes), WAIT)
+
+
+def cost_of_one(size):
+    return WORK * size, WAIT
 
 
 def split(rows):
@@ -49,27 +54,6 @@ def in_cycles_by_hand(ready, sizes, cap, cycle):
         todo = todo[len(found) :]
         woke = max(woke + cycle, now)
     return np.array([ends[i] for i in range(len(sizes))])
-
-
-def by_priority_by_hand(ready, sizes, cap, credit):
-    """Slices on a heap; the network is given the most urgent one whenever credit is left."""
-    counts = [max(1, math.ceil(size / cap)) for size in sizes]
-    heap, coming, under_way = [], list(range(len(sizes))), []
-    now, free, ends = 0.0, 0.0, np.zeros(len(sizes))
-    while heap or coming:
-        while coming and ready[coming[0]] <= now:
-            i = coming.pop(0)
-            for part in range(counts[i]):
-                heapq.heappush(heap, (-i, part, sizes[i] / counts[i]))
-        under_way = [one for one in under_way if one[0] > now]
-        if heap and (not under_way or sum(size for _, size in under_way) + heap[0][2] <= credit * (1 + 1e-12)):
-            i, _, size = heapq.heappop(heap)
-            free = max(free, now + WAIT) + WORK * size
-            under_way.append((free, size))
-            ends[-i] = max(ends[-i], free)
-            continue
-        now = min([*(end for end, _ in under_way), *(ready[i] for i in coming[:1])])
-    return ends
 
 
 def by_hand(ready, computed, work, latency):
@@ -184,7 +168,7 @@ def test_slices_go_by_priority(rows, cap, credit):
     ready, sizes = split(rows)
     scheme = Slices(cap, credit)
     _, end = scheme.schedule(sizes, ready, cost)
-    np.testing.assert_allclose(end[0], by_priority_by_hand(ready[0], sizes, cap, credit), rtol=1e-9)
+    np.testing.assert_allclose(end[0], by_priority(ready[0], sizes, cap, credit, cost_of_one), rtol=1e-9)
     assert scheme.units(sizes).sum() == pytest.approx(sizes.sum())
     assert np.all(scheme.units(sizes) <= cap * (1 + 1e-12))
 
@@ -201,27 +185,6 @@ def test_buckets_end_when_their_recursion_says(rows, cap, at_once):
     assert np.all(end >= begin + WAIT)
     work, wait = cost(scheme.units(sizes))
     assert end.max() == pytest.approx(float(round_time(ready[:, last], np.zeros(1), work, wait, at_once=at_once)[0]))
-
-
-def test_one_message_under_every_scheme():
-    """Where all is ready at once and goes in one piece, only the wait for a cycle differs."""
-    ready, sizes, computed = np.ones((2, 3)), np.array([1.0, 2.0, 3.0]), np.ones(2)
-    whole = 1.0 + WORK * 6 + WAIT
-    assert taken(SCHEMES["tf-ring"], sizes, ready, computed, cost) == pytest.approx(whole)
-    assert taken(Fusion(10.0, 0.0), sizes, ready, computed, cost) == pytest.approx(whole)
-    waits = taken(Fusion(10.0, 0.4), sizes, ready, computed, cost) - whole  # cycles began at 0.1 s and at 0.3 s
-    assert waits == pytest.approx([0.3, 0.1])
-
-
-def test_urgent_slices_overlap_forward_pass():
-    """Two layers by hand: the upper one's gradient goes on while the forward pass goes through the lower one."""
-    sizes, ready, computed = np.array([4.0, 1.0]), np.array([[1.0, 2.0]]), np.array([2.0])
-    sliced = Slices(cap=1.0, credit=1.0)
-    ends = sliced.schedule(sizes, ready, lambda sizes: (1.0 * sizes, 0.0 * sizes))[1]
-    assert ends.tolist() == [[6.0, 3.0]]  # one slice, then the lower layer, then the other three
-    # the forward pass takes 1 s, all of it in the lower layer, whose gradient is ready a second after the upper one's
-    assert taken(sliced, sizes, ready, computed, lambda sizes: (1.0 * sizes, 0.0 * sizes)) == pytest.approx(6.0 - 1.0)
-    assert taken(Buckets(0, at_once=1), sizes, ready, computed, lambda s: (1.0 * s, 0.0 * s)) == pytest.approx(6.0)
 
 
 def test_nothing_to_send_is_computation():

@@ -8,7 +8,7 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile
 from queuemodel.models.scaling import Prior, ScalingData, Sizes, fit_scaling
-from queuemodel.models.scaling.law import TRANSFERS, sharded, synchronous
+from queuemodel.models.scaling.law import sharded, synchronous
 from queuemodel.models.scaling.prior import of_gathers
 from queuemodel.profile.gathers import Gather, read_gathers
 from queuemodel.profile.scenario import SHARDED
@@ -66,15 +66,6 @@ def test_all_gather_is_a_ring():
     v = NOTHING | {"gather": np.full((1, 1), size / rate), "latency": np.full((1, 1), latency)}
     before, _ = sharded(v, np.array([float(n)]), np.array([float(n)]), np.ones(1))
     assert before == pytest.approx(arrival.max())
-
-
-def test_zero_1_gathers_once_less():
-    v = NOTHING | {"gather": np.full((1, 1), 0.3), "latency": np.full((1, 1), 0.001)}
-    sizes = np.array([[16.0, 64.0], [2.0, 8.0], [8.0, 8.0]])
-    (forward, fsdp), (same, once) = (TRANSFERS[name](v, *sizes) for name in ("fsdp", "zero-1"))
-    np.testing.assert_allclose(forward, same)
-    np.testing.assert_allclose(fsdp, once + forward)
-    assert np.all(law("zero-1", gather=0.5)[1:] < law("fsdp", gather=0.5)[1:])
 
 
 def test_doubled_times_halve_rates():

@@ -10,9 +10,6 @@ import queuemodel as qm
 from queuemodel import queueing as qn
 
 demand = st.floats(0.05, 5.0)
-kinds = st.sampled_from(
-    [{}, {}, {"servers": 2}, {"servers": math.inf}, {"rates": [1.0, 1.6, 2.5, *[2.5] * 9]}, {"rates": [1.0, 0.7] * 6}]
-)
 
 
 def differences(throughput, at, step=1e-5):

@@ -1,6 +1,5 @@
 """Schedules that can be worked out on paper, and queueing theory where its assumptions are met."""
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -106,14 +105,6 @@ def test_idle_links_start_late():
     assert ends(profile_of(operations), links=early)["b"] == pytest.approx(0.2)
 
 
-def test_last_pause_is_the_median():
-    profile = profile_of(serial(), serial(), serial(), serial())
-    assert rate(profile) == pytest.approx(1.0)
-    steps = [msgspec.structs.replace(s, step_time=t) for s, t in zip(profile.steps, [1.2, 1.3, 1.0, 1.7], strict=True)]
-    paused = msgspec.structs.replace(profile, steps=steps)
-    assert rate(paused, steps=20_000) == pytest.approx(1 / (1 + (0.2 + 0.3 + 0.3 + 0.7) / 4), rel=0.01)
-
-
 def test_unmatched_gradients_are_spread():
     fetches = [Operation("fetch", name, 0.0, 0.1, size) for name, size in (("a", 1_000), ("b", 2_000))]
     pushes = [Operation("push", f"g{i}", 0.2, 0.3, 300_000, after=[2]) for i in range(4)]
@@ -136,9 +127,6 @@ def test_equal_gradients_return_in_reverse():
     run = simulate_operations(profile_of(operations), workers=1, parameter_servers=3, in_phase=True, **IDEAL)
     busy = np.array([run.utilization[f"update[{k}]"] for k in range(3)])
     assert busy / busy.sum() == pytest.approx([0.5, 0.3, 0.2])
-
-
-# Synchronization
 
 
 FREE = serial(fetch=0.0, push=0.0)

@@ -208,6 +208,3 @@ def test_successive_flows_take_over_as_measured(network):
         off.append(taken_over(*case) / took - 1)
         ideal.append(1.12 / took - 1)  # all of the link all the time
     assert np.sqrt(np.square(off).mean()) < min(0.09, 0.9 * np.sqrt(np.square(ideal).mean()))
-
-
-# How long it takes
