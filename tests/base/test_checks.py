@@ -48,7 +48,6 @@ def test_checks_of_values_and_limits(name):
         with pytest.raises(error.get("error", ModelError), match=r"^it(: name)? must be ") as caught:
             require(value, "it", **limits, **error)
         assert len(str(caught.value)) < 300
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +66,8 @@ def test_suggestions_for_misspelt_names(value, known, called, meant):
 
 
 def test_short_lines_and_distinct_keys():
+    with pytest.raises(AssertionError):  # of any test in which an error has two lines
+        raise ModelError("two\nlines")
     assert [len(checks.one_line(" a\n" * n)) for n in (150, 151)] == [299, 300]
     assert checks.one_line("x" * 301) == "x" * 297 + "..."
     checks.require_distinct_keys('{"a": {"a": 1%s}, "b": [{"a": 2}]}' % ("0" * 5000))

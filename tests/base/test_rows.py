@@ -22,7 +22,6 @@ def refusal(text, ask=lambda row: None, **options):
     with pytest.raises(DataError, match=r"t\.csv: line [0-9]+: |t\.csv: (is not UTF-8|no rows)") as caught:
         [ask(row) for row in rows(text, **options)]
     message = str(caught.value)
-    assert "\n" not in message
     assert len(message) < 700
     return message
 

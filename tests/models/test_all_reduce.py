@@ -225,9 +225,8 @@ SENSELESS = [
 
 @pytest.mark.parametrize(("changes", "match"), SENSELESS)
 def test_senseless_changes_are_refused(job, changes, match):
-    with pytest.raises(qm.ModelError, match=match) as error:
+    with pytest.raises(qm.ModelError, match=match):
         AllReduceModel(fit_rounds(job[0])).what_if(**changes)
-    assert "\n" not in str(error.value)
 
 
 def test_slice_cap_scales_the_credit(job):

@@ -44,9 +44,8 @@ def test_a_solver_reaches_predictions():
     ],
 )
 def test_methods_that_do_not_answer(method, asked, message):
-    with pytest.raises(qm.ModelError, match=message) as error:
+    with pytest.raises(qm.ModelError, match=message):
         qm.predict(example_profile("alexnet-60"), workers=[2], method=method, **asked)
-    assert "\n" not in str(error.value)
 
 
 def test_first_willing_model_answers():

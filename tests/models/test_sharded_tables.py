@@ -216,9 +216,8 @@ def test_other_names_of_strategies(name, said):
 @pytest.mark.parametrize("profile", ["alexnet-60", "ddp-alexnet-40"])
 @pytest.mark.parametrize("ask", [qm.predict, qm.fit])
 def test_server_profiles_give_no_shards(strategy, profile, ask):
-    with pytest.raises(qm.ModelError, match=f"{strategy}.* needs a table of step times or rates") as error:
+    with pytest.raises(qm.ModelError, match=f"{strategy}.* needs a table of step times or rates"):
         ask(example_profile(profile), strategy=strategy)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +236,8 @@ def test_server_profiles_give_no_shards(strategy, profile, ask):
     ],
 )
 def test_options_of_others_are_refused(asked, said):
-    with pytest.raises(qm.QueueModelError, match=said) as error:
+    with pytest.raises(qm.QueueModelError, match=said):
         qm.predict([placed(1, 1.0), placed(2, 1.1)], workers=[8], **asked)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

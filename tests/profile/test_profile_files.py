@@ -126,7 +126,6 @@ def test_bad_profiles_name_the_field(tmp_path, text, said):
         qm.Profile.load(file)
     assert str(file) in str(error.value)
     assert said in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_noise_scale_of_recorded_gradients():
@@ -165,9 +164,8 @@ def test_compressed_profiles_are_read(tmp_path):
     assert qm.Profile.load(tmp_path / "p.json.gz") == profile
     for damaged in (packed[:-9], packed[:30], b"\x1f\x8b", b"{}", packed[:20] + b"\xff\xff" + packed[22:]):
         (tmp_path / "p.json.gz").write_bytes(damaged)
-        with pytest.raises(qm.DataError, match=r"p\.json\.gz: damaged gzip file") as error:
+        with pytest.raises(qm.DataError, match=r"p\.json\.gz: damaged gzip file"):
             qm.Profile.load(tmp_path / "p.json.gz")
-        assert "\n" not in str(error.value)
 
 
 def test_other_suffixes_are_refused(tmp_path):

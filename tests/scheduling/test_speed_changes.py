@@ -148,6 +148,5 @@ TWICE = qs.StagedCurve([(1.0, {n: 1.0 * n for n in (1, 2, 3, 4)})] * 2)
     (lambda: qs.schedule([staged_job(TWICE)], qs.FIFO(), nodes=FAILING), "nodes cannot fail yet where jobs' speeds"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(make, message):
-    with pytest.raises(ModelError, match=message) as caught:
+    with pytest.raises(ModelError, match=message):
         make()
-    assert "\n" not in str(caught.value)

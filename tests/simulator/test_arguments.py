@@ -42,9 +42,8 @@ SETS = [{"confidence": 1}, {"replications": 0}, {"n_jobs": 0}, {"worker_speeds":
     ("name", "wrong"), [(name, {name: value}) for name, values in WRONG.items() for value in values]
 )
 def test_senseless_arguments_are_refused_by_name(name, wrong):
-    with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got") as error:
+    with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got"):
         simulate_operations(profile_of(serial()), **{"workers": 2, "steps": 5, "links": LINKS} | wrong)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("way", "number"), WAYS)

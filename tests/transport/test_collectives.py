@@ -265,6 +265,5 @@ def test_racks_inside_or_outside_nodes():
     (lambda: qc.MultiTree(qc.Topology(4, ((0, 1), (1, 0), (2, 3), (3, 2)))), "cannot reach"),
 ])  # fmt: skip
 def test_impossible_collectives_are_refused(make, match):
-    with pytest.raises(qm.ModelError, match=match) as caught:
+    with pytest.raises(qm.ModelError, match=match):
         make()
-    assert "\n" not in str(caught.value)
