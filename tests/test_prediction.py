@@ -145,38 +145,35 @@ POINT = [qm.Measurement(workers=1, steps_per_second=1.0)]
 SYNC = {"strategy": "sync-ps"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "match"),
-    [
-        ({"method": "magic"}, "method must be"), ({"method": "trace", "batch_size": 8}, "batch_size"),
-        ({"method": "trace", "form": "single"}, "no form 'single'"),
-        ({"throughputs": [(4, 3.8)]}, "expected a Profile or measurements, got int"),
-        ({"congestion_control": "vegas"}, "congestion_control must be one of bbr"),
-        ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
-        ({"data": POINT, "method": "trace"}, "recorded operations"), ({"strategy": "k-sync"}, "needs k"),
-        ({"strategy": "bounded-staleness"}, "needs staleness_bound"), ({"strategy": "k-sync", "k": 0}, "k must be"),
-        ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
-        (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
-        (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k applies to"),
-        (SYNC | {"latency": 1e-3}, "latency applies to strategy 'all-reduce'"),
-        (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order applies to the simulation only"),
-        (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
-        (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
-        (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers requires a profile"),
-        (SYNC | {"data": POINT, "latency": 2}, "latency applies to"),
-        ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
-        *(({"data": POINT} | more | told, f"{next(iter(told))} does not apply to|a profile with recorded")
-          for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
-          for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
-        *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])
-          for method in ("mva", "trace")
-          for wrong in (
-              {"workers": 2.0}, {"workers": [0]}, {"workers": "8"}, {"workers": []}, {"confidence": 1.0}, {"seed": -1},
-              {"seed": 1.5}, {"bandwidth": float("inf")}, {"bandwidth": 0}, {"accelerator_speed": float("nan")},
-              {"parameter_servers": 2.0}, {"worker_speeds": [1.0, -1.0]},
-          )),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "match"), [
+    ({"method": "magic"}, "method must be"), ({"method": "trace", "batch_size": 8}, "batch_size"),
+    ({"method": "trace", "form": "single"}, "no form 'single'"),
+    ({"throughputs": [(4, 3.8)]}, "expected a Profile or measurements, got int"),
+    ({"congestion_control": "vegas"}, "congestion_control must be one of bbr"),
+    ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
+    ({"data": POINT, "method": "trace"}, "recorded operations"), ({"strategy": "k-sync"}, "needs k"),
+    ({"strategy": "bounded-staleness"}, "needs staleness_bound"), ({"strategy": "k-sync", "k": 0}, "k must be"),
+    ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
+    (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
+    (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k applies to"),
+    (SYNC | {"latency": 1e-3}, "latency applies to strategy 'all-reduce'"),
+    (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order applies to the simulation only"),
+    (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
+    (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
+    (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers requires a profile"),
+    (SYNC | {"data": POINT, "latency": 2}, "latency applies to"),
+    ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
+    *(({"data": POINT} | more | told, f"{next(iter(told))} does not apply to|a profile with recorded")
+      for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
+      for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
+    *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])
+      for method in ("mva", "trace")
+      for wrong in (
+          {"workers": 2.0}, {"workers": [0]}, {"workers": "8"}, {"workers": []}, {"confidence": 1.0}, {"seed": -1},
+          {"seed": 1.5}, {"bandwidth": float("inf")}, {"bandwidth": 0}, {"accelerator_speed": float("nan")},
+          {"parameter_servers": 2.0}, {"worker_speeds": [1.0, -1.0]},
+      )),
+])  # fmt: skip
 def test_senseless_questions_are_one_line(asked, match):
     with pytest.raises(qm.ModelError, match=match):
         predict(**{"data": traced(bandwidth=1e7), "workers": [2]} | asked)

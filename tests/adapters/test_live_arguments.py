@@ -33,19 +33,15 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("backend", "settings", "said"),
-    [
-        *((backend, {name: bad}, f"^{name} must be .* got {bad!r}$") for backend, name, bad in OPTIONS),
-        *((PS, {"model": bad}, r"^model: .* or one of mlp, cnn, embedding, transformer, got") for bad in NAMES),
-        *((TORCH, {"model": bad}, "^model: must be 'package.module:function', got") for bad in NAMES),
-        (PS, {"model": "mpl"}, "one of mlp.*did you mean 'mlp'"),
-        *((PS, {"ps": "a:1", "worker": bad}, r"^worker: .*got ") for bad in ADDRESSES),
-        (PS, {"ps": "a:1"}, "worker: give both ps and worker"),
-        (PS, {"worker": "a:1"}, "ps: give both"),
-        (PS, {"ps": "a:1", "worker": "a:1"}, "must not be the parameter server's address"),
-    ],
-)
+@pytest.mark.parametrize(("backend", "settings", "said"), [
+    *((backend, {name: bad}, f"^{name} must be .* got {bad!r}$") for backend, name, bad in OPTIONS),
+    *((PS, {"model": bad}, r"^model: .* or one of mlp, cnn, embedding, transformer, got") for bad in NAMES),
+    *((TORCH, {"model": bad}, "^model: must be 'package.module:function', got") for bad in NAMES),
+    (PS, {"model": "mpl"}, "one of mlp.*did you mean 'mlp'"),
+    *((PS, {"ps": "a:1", "worker": bad}, r"^worker: .*got ") for bad in ADDRESSES),
+    (PS, {"ps": "a:1"}, "worker: give both ps and worker"), (PS, {"worker": "a:1"}, "ps: give both"),
+    (PS, {"ps": "a:1", "worker": "a:1"}, "must not be the parameter server's address"),
+])  # fmt: skip
 def test_bad_options_are_refused(backend, settings, said):
     refused(backend, said, **{"model": "a.b:c"} | settings)
 
@@ -98,20 +94,15 @@ def test_missing_framework_names_its_extra(monkeypatch, backend, package):
 SERVE = "serve --ps a:1 --worker b:1 --job"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("serve --job ps", "--ps"),
-        (f"{SERVE} chief", "chief"),
-        (f"{SERVE} ps --ps a", "--ps: must be HOST:PORT"),
-        ("profile a:b --framework torch --ps a:1", "--ps: not for --framework torch"),
-        ("profile a:b --framework torch --batch-size 3", "--batch-size: not for --framework torch"),
-        ("profile a:b --ranks 3", "--ranks: not for --framework tensorflow"),
-        ("profile a:b --noise-steps 3", "--noise-steps: not for --framework tensorflow"),
-        ("profile a:b --strategy all-reduce --ps a:1", "--ps: not for --framework tensorflow --strategy all-reduce"),
-        ("profile a:b --strategy async-ps --framework torch", "--strategy: async-ps is not for --framework torch"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    ("serve --job ps", "--ps"), (f"{SERVE} chief", "chief"), (f"{SERVE} ps --ps a", "--ps: must be HOST:PORT"),
+    ("profile a:b --framework torch --ps a:1", "--ps: not for --framework torch"),
+    ("profile a:b --framework torch --batch-size 3", "--batch-size: not for --framework torch"),
+    ("profile a:b --ranks 3", "--ranks: not for --framework tensorflow"),
+    ("profile a:b --noise-steps 3", "--noise-steps: not for --framework tensorflow"),
+    ("profile a:b --strategy all-reduce --ps a:1", "--ps: not for --framework tensorflow --strategy all-reduce"),
+    ("profile a:b --strategy async-ps --framework torch", "--strategy: async-ps is not for --framework torch"),
+])  # fmt: skip
 def test_commands_refuse_options_of_others(monkeypatch, run, words, said):
     monkeypatch.setattr("warnings.showwarning", None)
     status, _, shown = run(*words.split())

@@ -311,23 +311,20 @@ def test_what_is_one_job():
     assert both.steps == derive(alone).steps
 
 
-@pytest.mark.parametrize(
-    ("steps", "said"),
-    [
-        ([step("s0", 0), step("s1", 3_000)], "s1: worker:0 runs this step while it runs s0: two jobs, or clocks"),
-        ([step("s0", 0), step("s1", 3_999)], "s1: worker:0 runs this step while it runs s0"),  # more than half
-        ([step("s0", 0, names="abcd"), step("s1", 10_500, names="ABCD")], "s1: another job than s0"),  # 3 of 7
-        ([step("s0", 0), step("s1", 0)], "s1: the same step as s0"),
-        ([step("s0", 0, names="abcdefg"), step("s1", 10_500, names="ABCDEFG")],
-         "s1: another job than s0: they have 3 operations in common"),
-        ([two_layers(transfers=[])], "step: no RecvTensor"),
-        ([two_layers(operations=[op("x", [], 0, 1)], transfers=[])], r"step: .*only one task \(worker:0\)"),
-        ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), source="master:0")])],
-         "step: .*expected parameter servers in job 'ps'"),
-        ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), destination="ps:1")])],
-         "step: .*expected parameter servers in job"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("steps", "said"), [
+    ([step("s0", 0), step("s1", 3_000)], "s1: worker:0 runs this step while it runs s0: two jobs, or clocks"),
+    ([step("s0", 0), step("s1", 3_999)], "s1: worker:0 runs this step while it runs s0"),  # more than half
+    ([step("s0", 0, names="abcd"), step("s1", 10_500, names="ABCD")], "s1: another job than s0"),  # 3 of 7
+    ([step("s0", 0), step("s1", 0)], "s1: the same step as s0"),
+    ([step("s0", 0, names="abcdefg"), step("s1", 10_500, names="ABCDEFG")],
+     "s1: another job than s0: they have 3 operations in common"),
+    ([two_layers(transfers=[])], "step: no RecvTensor"),
+    ([two_layers(operations=[op("x", [], 0, 1)], transfers=[])], r"step: .*only one task \(worker:0\)"),
+    ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), source="master:0")])],
+     "step: .*expected parameter servers in job 'ps'"),
+    ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), destination="ps:1")])],
+     "step: .*expected parameter servers in job"),
+])  # fmt: skip
 def test_what_is_no_job_is_refused(steps, said):
     with pytest.raises(DataError, match=f"^{said}"):
         derive(steps)

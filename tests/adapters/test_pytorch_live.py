@@ -56,16 +56,13 @@ def test_same_examples_give_no_noise_scale(family, tmp_path, run):
     assert "all ranks trained on the same examples" in shown
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        ("no_such_module:f", "No module named 'no_such_module'"),
-        ("live_jobs:raises", r"KeyError: 'train.csv' \(live_jobs.py, line \d+\)"),
-        ("torch_jobs:wrapped", r"process group.*; leave the module as it is: step is given it inside Distributed"),
-        ("torch_jobs:grouped", "must return the module as it is, got a process group of its own besides"),
-        ("torch_jobs:no_step", r"must return a pair \(module, step\), got Sequential"),
-        ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
-    ],
-)
+@pytest.mark.parametrize(("model", "said"), [
+    ("no_such_module:f", "No module named 'no_such_module'"),
+    ("live_jobs:raises", r"KeyError: 'train.csv' \(live_jobs.py, line \d+\)"),
+    ("torch_jobs:wrapped", r"process group.*; leave the module as it is: step is given it inside Distributed"),
+    ("torch_jobs:grouped", "must return the module as it is, got a process group of its own besides"),
+    ("torch_jobs:no_step", r"must return a pair \(module, step\), got Sequential"),
+    ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
+])  # fmt: skip
 def test_a_users_mistakes_are_one_line(family, model, said):
     refused(recorded, DataParallel, model, said=said, error=ProfilingError)

@@ -188,26 +188,22 @@ def passes(trace, *, reduced_each=False):
 SCATTER = "c10d::_reduce_scatter_base_"
 
 
-@pytest.mark.parametrize(
-    ("edit", "said"),
-    [
-        (without("gloo:all_reduce"), "3 all-reduces were handed over in a step and 0 ran"),
-        (without("autograd::engine"), "without evaluate_function.*record with PyTorch 1.10 or newer"),
-        (without("autograd::engine", "torch::autograd"), "no backward pass"),
-        (without("ProfilerStep"), "no ProfilerStep"),
-        (without("c10d", "gloo", step="#3"), "step 3 reduces no gradients, others do; call profiler.step"),
-        (without("c10d", "gloo"), "no data-parallel reduction of gradients.*call DistributedDataParallel, not its"),
-        (changed("ProfilerStep#4", dur=1e13), "rank0.*round_time"),
-        (changed("gloo:all_reduce", args={"Input type": ["quaternion"]}), "quaternion"),
-        (lambda trace: passes(trace, reduced_each=True), r"#\d+: gradients are reduced more than once; call profiler"),
-        (changed("c10d::allreduce_", name=SCATTER), r"sharded, as by FSDP or ZeRO \(reducescatter: 36\)"),
-        *((also(name, 710_000), "parameters are sharded, as by FSDP or ZeRO.*: 12.*predict steps.csv$")
-          for name in (SCATTER, "c10d::_allgather_base_")),
-        (also("c10d::broadcast_", 710_000), "c10d::broadcast_ and the like move 93 % as many elements"),
-        (changed("c10d::allreduce_", name="c10d::alltoall_base_"),
-         r"no data-parallel reduction of gradients in it \(alltoall: 36\)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("edit", "said"), [
+    (without("gloo:all_reduce"), "3 all-reduces were handed over in a step and 0 ran"),
+    (without("autograd::engine"), "without evaluate_function.*record with PyTorch 1.10 or newer"),
+    (without("autograd::engine", "torch::autograd"), "no backward pass"), (without("ProfilerStep"), "no ProfilerStep"),
+    (without("c10d", "gloo", step="#3"), "step 3 reduces no gradients, others do; call profiler.step"),
+    (without("c10d", "gloo"), "no data-parallel reduction of gradients.*call DistributedDataParallel, not its"),
+    (changed("ProfilerStep#4", dur=1e13), "rank0.*round_time"),
+    (changed("gloo:all_reduce", args={"Input type": ["quaternion"]}), "quaternion"),
+    (lambda trace: passes(trace, reduced_each=True), r"#\d+: gradients are reduced more than once; call profiler"),
+    (changed("c10d::allreduce_", name=SCATTER), r"sharded, as by FSDP or ZeRO \(reducescatter: 36\)"),
+    *((also(name, 710_000), "parameters are sharded, as by FSDP or ZeRO.*: 12.*predict steps.csv$")
+      for name in (SCATTER, "c10d::_allgather_base_")),
+    (also("c10d::broadcast_", 710_000), "c10d::broadcast_ and the like move 93 % as many elements"),
+    (changed("c10d::allreduce_", name="c10d::alltoall_base_"),
+     r"no data-parallel reduction of gradients in it \(alltoall: 36\)"),
+])  # fmt: skip
 def test_traces_without_rounds_are_refused(folder, edit, said):
     change(folder, edit)
     refused(folder, said=said)
@@ -304,16 +300,13 @@ def test_what_scripts_send_is_read(scripts, name, sent):
     assert wire[1] == pytest.approx(wire[0], rel=0.01)  # what a cast halves is halved in what-ifs
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("powersgd", "799,210 elements of gradients, and all-reduces of 1,610; what a communication hook sends after"),
-        ("sparse", "every rank gathers the sparse gradients of all; only dense ones"),
-        ("local-sgd", "reduced among an unknown number of 2 ranks; all must reduce together"),
-        ("tensor-parallel", r"no data-parallel reduction of gradients in it \(allreduce: \d"),
-        ("two-models-in-turn", "the steps have different gradients; only steps that all train the same parameters"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    ("powersgd", "799,210 elements of gradients, and all-reduces of 1,610; what a communication hook sends after"),
+    ("sparse", "every rank gathers the sparse gradients of all; only dense ones"),
+    ("local-sgd", "reduced among an unknown number of 2 ranks; all must reduce together"),
+    ("tensor-parallel", r"no data-parallel reduction of gradients in it \(allreduce: \d"),
+    ("two-models-in-turn", "the steps have different gradients; only steps that all train the same parameters"),
+])  # fmt: skip
 def test_scripts_without_rounds_are_refused(scripts, name, said):
     refused(scripts / name / "trace_n2", said=said)
 

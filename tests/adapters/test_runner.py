@@ -153,16 +153,13 @@ KERAS = "Exception encountered when calling Bad.call().\n\n\x1b[1mshapes 5 and 7
 GRAPH = "Graph execution error:\n\nDetected at node a\n  File x\n\nindices[0,0] = 99\n\t [[{{node a/G}}]] [Op:__x]"
 
 
-@pytest.mark.parametrize(
-    ("acts", "said"),
-    [
-        (["die"], r"^the worker was killed by SIGKILL \(was memory short\?\); recorded 3 steps$"),
-        ([{"failed": "no room"}], "^no room; recorded 3 steps$"),
-        (["oh"], r"^SystemExit: oh \(scripted.py, line \d+\); recorded 3 steps$"),
-        *((["raise " + text], rf"^ValueError: {said} \(scripted.py, line \d+\); recorded 3 steps$")
-          for text, said in (("\n one\ntwo", "one"), (KERAS, "shapes 5 and 7"), (GRAPH, r"indices\[0,0\] = 99"))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("acts", "said"), [
+    (["die"], r"^the worker was killed by SIGKILL \(was memory short\?\); recorded 3 steps$"),
+    ([{"failed": "no room"}], "^no room; recorded 3 steps$"),
+    (["oh"], r"^SystemExit: oh \(scripted.py, line \d+\); recorded 3 steps$"),
+    *((["raise " + text], rf"^ValueError: {said} \(scripted.py, line \d+\); recorded 3 steps$")
+      for text, said in (("\n one\ntwo", "one"), (KERAS, "shapes 5 and 7"), (GRAPH, r"indices\[0,0\] = 99"))),
+])  # fmt: skip
 def test_failed_run_keeps_its_steps(acts, said):
     with pytest.raises(EndedEarlyError, match=said) as caught:
         server(*THREE, *acts)

@@ -153,15 +153,12 @@ def test_arrivals_of_any_receiving_kernel(tmp_path):
     refused(arriving_as("_Else"), r"no step is recorded whole on all tasks \(ps:0, worker:0\): of 12 only parts are")
 
 
-@pytest.mark.parametrize(
-    ("edge", "consumer", "less"),
-    [
-        ("GroupCrossDeviceControlEdges_1/Identity", "Identity", 1280),  # only says "done", ...
-        ("cond/pivot_t/_4", "x", 1280), ("lstm/while/LoopCond/_45", "x", 1280),
-        ("mul_3", "ConstantFolding/x", 1280),  # ... or waits without using the values, which another operation does
-        ("mul_3", "x", 0), ("Func/x/input/_1", "x", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("edge", "consumer", "less"), [
+    ("GroupCrossDeviceControlEdges_1/Identity", "Identity", 1280),  # only says "done", ...
+    ("cond/pivot_t/_4", "x", 1280), ("lstm/while/LoopCond/_45", "x", 1280),
+    ("mul_3", "ConstantFolding/x", 1280),  # ... or waits without using the values, which another operation does
+    ("mul_3", "x", 0), ("Func/x/input/_1", "x", 0),
+])  # fmt: skip
 def test_unrecorded_sizes_share_the_remaining_bytes(tmp_path, edge, consumer, less):
     """Biases of 2,048 and 512 bytes, whose sizes are not recorded; one gradient's send is made another."""
 
@@ -311,16 +308,13 @@ def hand_made(*, recv=True, tasks=("worker", "ps"), allocation=True, label="[1.9
     return metadata.SerializeToString()
 
 
-@pytest.mark.parametrize(
-    ("how", "size"),
-    [
-        ({}, 2_000_000),
-        ({"allocation": False}, 2_000_000),  # by rate and duration
-        *(({"label": f"[1.9MB] [{rate}b/s]"}, 2_000_000) for rate in ("1.6G", "infM")),
-        *(({"label": f"[1.9MB] [{rate}b/s]", "allocation": False}, 1_992_296) for rate in ("1.6G", "infM")),  # rounded
-        ({"label": "[600B] [1600.000000Mb/s]", "allocation": False}, 600),
-    ],
-)
+@pytest.mark.parametrize(("how", "size"), [
+    ({}, 2_000_000),
+    ({"allocation": False}, 2_000_000),  # by rate and duration
+    *(({"label": f"[1.9MB] [{rate}b/s]"}, 2_000_000) for rate in ("1.6G", "infM")),
+    *(({"label": f"[1.9MB] [{rate}b/s]", "allocation": False}, 1_992_296) for rate in ("1.6G", "infM")),  # rounded
+    ({"label": "[600B] [1600.000000Mb/s]", "allocation": False}, 600),
+])  # fmt: skip
 def test_bytes_from_allocation_or_label(tmp_path, how, size):
     (tmp_path / "0.pb").write_bytes(hand_made(**how))
     (step,) = read(tmp_path).steps
@@ -340,22 +334,19 @@ EMPTY = config_pb2.RunMetadata(step_stats={"dev_stats": [{"device": "x"}]}).Seri
 HALF = gzip.decompress((XPLANE / "ps0.xplane.pb.gz").read_bytes())[:-7]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("0.pb", b"", r"0\.pb: the file is empty"),
-        *(("0.pb", bad, r"0\.pb: no RunMetadata proto, or truncated") for bad in (b"no proto", hand_made()[:-3])),
-        ("0.pb.gz", gzip.compress(hand_made(), mtime=0)[:-12], r"0\.pb\.gz: damaged gzip file"),
-        ("0.pb.gz", gzip.compress(b"hello, no proto", mtime=0), r"0\.pb\.gz: no RunMetadata proto"),
-        ("0.pb", EMPTY, "no operations"),
-        ("0.pb", hand_made(tasks=["worker"], recv=False), r"0\.pb: a trace of only one task \(worker:0\)"),
-        ("0.pb", hand_made(recv=False), r"0\.pb: no RecvTensor event"),
-        ("0.pb", hand_made(label="[1.9 MiB]"), r"0\.pb: a RecvTensor event of worker:0 has an unknown label"),
-        ("readme.txt", b"x", "no RunMetadata traces"),
-        ("a.xplane.pb", b"\x0a\x00", "no tensor sent to another task"),  # a plane without events
-        ("a.xplane.pb", HALF, r"a\.xplane\.pb: no XSpace proto, or truncated"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("0.pb", b"", r"0\.pb: the file is empty"),
+    *(("0.pb", bad, r"0\.pb: no RunMetadata proto, or truncated") for bad in (b"no proto", hand_made()[:-3])),
+    ("0.pb.gz", gzip.compress(hand_made(), mtime=0)[:-12], r"0\.pb\.gz: damaged gzip file"),
+    ("0.pb.gz", gzip.compress(b"hello, no proto", mtime=0), r"0\.pb\.gz: no RunMetadata proto"),
+    ("0.pb", EMPTY, "no operations"),
+    ("0.pb", hand_made(tasks=["worker"], recv=False), r"0\.pb: a trace of only one task \(worker:0\)"),
+    ("0.pb", hand_made(recv=False), r"0\.pb: no RecvTensor event"),
+    ("0.pb", hand_made(label="[1.9 MiB]"), r"0\.pb: a RecvTensor event of worker:0 has an unknown label"),
+    ("readme.txt", b"x", "no RunMetadata traces"),
+    ("a.xplane.pb", b"\x0a\x00", "no tensor sent to another task"),  # a plane without events
+    ("a.xplane.pb", HALF, r"a\.xplane\.pb: no XSpace proto, or truncated"),
+])  # fmt: skip
 def test_bad_trace_is_one_line(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
     refused(tmp_path, said)

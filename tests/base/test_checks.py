@@ -50,15 +50,12 @@ def test_checks_of_values_and_limits(name):
         assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize(
-    ("value", "known", "called", "meant"),
-    [
-        ("async", ["sync", "async-ps"], {}, "async-ps"), ("sy", ["async", "sync-ps", "sy-nc"], {}, "sy-nc"),
-        ("ps sync", ["sync", "bounded-sync-ps"], {}, "bounded-sync-ps"), ("b", ["abc", "bcd"], {}, None),
-        ("Horovd", ["horovod", "ddp"], {}, "horovod"), ("hxrxvxd", ["horovod"], {}, None), ("", ["a"], {}, None),
-        ("stale", ["k-sync", "bounded"], {"staleness": "bounded"}, "bounded"), ("3", [3, 30], {}, "3"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "known", "called", "meant"), [
+    ("async", ["sync", "async-ps"], {}, "async-ps"), ("sy", ["async", "sync-ps", "sy-nc"], {}, "sy-nc"),
+    ("ps sync", ["sync", "bounded-sync-ps"], {}, "bounded-sync-ps"), ("b", ["abc", "bcd"], {}, None),
+    ("Horovd", ["horovod", "ddp"], {}, "horovod"), ("hxrxvxd", ["horovod"], {}, None), ("", ["a"], {}, None),
+    ("stale", ["k-sync", "bounded"], {"staleness": "bounded"}, "bounded"), ("3", [3, 30], {}, "3"),
+])  # fmt: skip
 def test_suggestions_for_misspelt_names(value, known, called, meant):
     said = f"; did you mean {meant!r}?" if meant else ""
     assert checks.nearest(value, known, called=called) == said

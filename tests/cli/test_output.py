@@ -160,16 +160,12 @@ def test_failures_and_machines_reach_the_cluster(printed, tmp_path):
     assert [row["mean_response_time"] for row in whole] == [str(truth.mean_response_time)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        (["schedule-study", *WORK["schedule-study"].split()], rb"1/1 .*(run/s|s/run)"),
-        (["import-trace", DATA / "alexnet-60" / "trace", *READ], rb"reading: .*file/s.*deriving phases: .*step/s"),
-        (["import-trace", DATA / "mirrored/tiny/trace_n2", DATA / "mirrored/tiny/trace_n1", *READ, "--parameter-bytes",
-          "3MB"], rb"reading trace_n2: .*0/2 .*file/s.*reading trace_n1: .*0/1 .*file/s"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "shown"), [
+    (["schedule-study", *WORK["schedule-study"].split()], rb"1/1 .*(run/s|s/run)"),
+    (["import-trace", DATA / "alexnet-60" / "trace", *READ], rb"reading: .*file/s.*deriving phases: .*step/s"),
+    (["import-trace", DATA / "mirrored/tiny/trace_n2", DATA / "mirrored/tiny/trace_n1", *READ, "--parameter-bytes",
+      "3MB"], rb"reading trace_n2: .*0/2 .*file/s.*reading trace_n1: .*0/1 .*file/s"),
+], ids=lambda value: value[0] if isinstance(value, list) else "")  # fmt: skip
 def test_progress_is_for_terminals_only(arguments, shown):
     command = [*PYTHON, *map(str, arguments)]
     seen = on_terminal(command, stream="stderr", stdout=subprocess.DEVNULL)
@@ -194,17 +190,14 @@ def keys_of(document):
     return {re.sub(r"\[.*\]", "[*]", re.sub(r"^utilization_.*", "utilization_*", name)) for name in names}
 
 
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        *((name, f"{name} {words}") for name, words in WORK.items()),
-        ("predict", "predict alexnet-60.json --method mva --workers 2 --strategy sync-ps"),
-        ("plan --instances", "plan alexnet-60.json --method mva --throughput 30 --instances i.csv"),
-        ("simulate", "simulate ddp-alexnet-40.json --workers 2 --steps 5"),
-        ("simulate", "simulate alexnet-60.json --workers 2 --steps 5"),
-        ("compare", "compare ddp-alexnet-40.json --strategy sync"),
-    ],
-)
+@pytest.mark.parametrize(("row", "words"), [
+    *((name, f"{name} {words}") for name, words in WORK.items()),
+    ("predict", "predict alexnet-60.json --method mva --workers 2 --strategy sync-ps"),
+    ("plan --instances", "plan alexnet-60.json --method mva --throughput 30 --instances i.csv"),
+    ("simulate", "simulate ddp-alexnet-40.json --workers 2 --steps 5"),
+    ("simulate", "simulate alexnet-60.json --workers 2 --steps 5"),
+    ("compare", "compare ddp-alexnet-40.json --strategy sync"),
+])  # fmt: skip
 def test_json_holds_what_the_reference_promises(printed, row, words, promised, tmp_path):
     (tmp_path / "i.csv").write_text("name,price\na,1\n")
     document = json.loads(printed(*words.split(), "--format", "json"), parse_constant=no_number)

@@ -32,20 +32,17 @@ STUDY = "schedule-study --policy fifo"
 pytestmark = pytest.mark.usefixtures("examples")
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("predit alexnet-60.json", "predict"), ("next-measurment", "next-measurement"),
-        (f"{PREDICT} --strateg sync-ps", "--strategy"), (f"{PLAN} --node-price 2", "--price"),
-        (f"{PLAN} --marginal-speedup 0.2", "--min-marginal-speedup"), (f"{AT_TWO} --trace t.json", "--chrome-trace"),
-        (f"{PREDICT} --method simulaton", "trace"), (f"{PREDICT} --strategy synch-ps", "sync-ps"),
-        (f"{RANKS} --collective halvingdoubling", "halving-doubling"), (f"{PREDICT} --format jsn", "json"),
-        (f"{STUDY} --backend rai", "ray"), ("profile transfromer", "transformer"),
-        (f"{RANKS_AT_TWO} --scheme hovorod", "horovod"), (f"{COMPARE_RANKS} --strategy localsgd", "local-sgd"),
-        (f"{SCHEDULE} fiffo", "fifo"), (f"{SCHEDULE} greedy:flor=1", "floor"),
-        (f"{PREDICT} --strategy bound", "bounded-staleness"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("typed", "meant"), [
+    ("predit alexnet-60.json", "predict"), ("next-measurment", "next-measurement"),
+    (f"{PREDICT} --strateg sync-ps", "--strategy"), (f"{PLAN} --node-price 2", "--price"),
+    (f"{PLAN} --marginal-speedup 0.2", "--min-marginal-speedup"), (f"{AT_TWO} --trace t.json", "--chrome-trace"),
+    (f"{PREDICT} --method simulaton", "trace"), (f"{PREDICT} --strategy synch-ps", "sync-ps"),
+    (f"{RANKS} --collective halvingdoubling", "halving-doubling"), (f"{PREDICT} --format jsn", "json"),
+    (f"{STUDY} --backend rai", "ray"), ("profile transfromer", "transformer"),
+    (f"{RANKS_AT_TWO} --scheme hovorod", "horovod"), (f"{COMPARE_RANKS} --strategy localsgd", "local-sgd"),
+    (f"{SCHEDULE} fiffo", "fifo"), (f"{SCHEDULE} greedy:flor=1", "floor"),
+    (f"{PREDICT} --strategy bound", "bounded-staleness"),
+])  # fmt: skip
 def test_nearest_choice_is_suggested(run, typed, meant):
     refused(run(*shlex.split(typed)), f"did you mean '{meant}'")
 
@@ -62,77 +59,74 @@ def test_missing_empty_and_folder_inputs(run, examples, command):
     refused(run(command, *options), "Missing argument", status=2)
 
 
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        (f"{PLAN} --wealth 100", "no such option '--wealth'; see "),
-        (f"{PLAN} --method mva --budget 100", "give --epochs and --price too"),
-        (f"{PREDICT} --strategy hogwild", "all-reduce, fsdp, hsdp, zero-1\n"),
-        ("simulate alexnet-60.json", "--workers"), ("report alexnet-60.json", "--output"), (SCHEDULE[:-9], "--policy"),
-        ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),
-        # files
-        (f"{PLAN} --instances nowhere.csv --throughput 1", "nowhere.csv"),
-        (f"{PLAN} --instances alexnet-60.json --throughput 1", "alexnet-60.json: a profile; queuemodel predict"),
-        (f"{AT_TWO} --chrome-trace no/t.json", "there is no folder"),
-        (f"{AT_TWO} --chrome-trace t.csv", "must end in one of .json, .json.gz"),
-        (f"{RANKS_AT_TWO} --plot a.gif", "must end in"),
-        (f"{STUDY} --output out.csv", "must end in one of .json, .json.gz"),
-        ("profile mlp -o out.csv", "must end in one of .json, .json.gz"),
-        ("profile --framework torch queuemodel.adapters.pytorch.examples:mlp -o out.csv", "must end in one of .json"),
-        (f"{COMPARE} --problem logistic --plot losses.txt", "must end in"),
-        ("schedule --workload nowhere.csv --nodes 4 --policy fifo", "nowhere.csv"),
-        ("schedule --workload . --nodes 4 --policy fifo", "directory"),
-        # questions
-        (f"{PLAN} --instances a.csv --price 1", "goes with --deadline"),
-        ("plan shakesmall-p100-throughputs.csv --throughput 9", "--batch-size: throughputs alone"),
-        ("report shakesmall-p100-throughputs.csv -o r.html --dataset-size 9", "--batch-size"),
-        (f"{PREDICT} --method mva --worker-bandwidth 5MB/s", "method 'trace'"),
-        (f"{PREDICT} --method mva --transfer-order tic", "--transfer-order applies to the simulation only"),
-        (f"{RANKS} --transfer-order tic", "--transfer-order applies to training on parameter servers"),
-        (f"{AT_TWO} --straggler-probability 0.1", "give both"), (f"{AT_TWO} --plot a.png", "use --chrome-trace"),
-        (f"{AT_TWO} --batch-size 64", "--batch-size does not apply"),
-        (f"{AT_TWO} --scheme ddp", "scheme applies to strategy 'all-reduce'"),
-        ("fit resnet50-t4-placements.csv --strategy sync-ps", "is of strategy all-reduce, fsdp, hsdp, zero-1, not"),
-        ("fit shakesmall-p100-throughputs.csv --strategy k-sync", "needs"),
-        ("predict alexnet-60-throughputs.csv --strategy sync-ps --bandwidth 10Gbit/s", "is not a change"),
-        ("compare alexnet-60-throughputs.csv", "throughputs"), (f"{COMPARE} --plot losses.png", "--problem"),
-        (f"{COMPARE} --target-loss 0.1", "--target-loss is for training a --problem"),
-        (f"{COMPARE} --seed 0", "--seed is for training a --problem"),
-        (f"{COMPARE} --chance 0.9", "--chance requires --deadline"),
-        (f"{COMPARE_RANKS} --workers 2,4 --report page.html", "--report shows one number of workers"),
-        (f"{COMPARE_RANKS} --strategy async-ps", "parameter server"),
-        (f"{STUDY} --spread-speed 0.5", "without effect unless --nodes-per-machine"),
-        (f"{STUDY} --checkpoint-seconds 5min", "without effect unless --mean-time-to-failure"),
-        (f"{STUDY} --nodes-per-machine 4 --spread-speed 2", "must be between 0 and 1, got 2"),
-        (f"{STUDY} --nodes-per-machine 65 --spread-speed 0.5", "--nodes-per-machine must be at most 64"),
-        (f"{STUDY} --backend foo", "backend 'foo' cannot be used"),
-        # numbers
-        (f"{PREDICT} --seed 1.5", "whole number of at least 0, got 1.5"), (f"{PREDICT} --seed {2**64}", "at most"),
-        (f"{PREDICT} --workers 5:3", "the range is empty"),
-        (f"{PREDICT} --workers 1:999999999", "numbers must be 1 to 10,000"),
-        (f"{PREDICT} --workers 1:2:3", "is not like 8, 1:32 or 1,2,4,8"),
-        (f"{PREDICT} --confidence 1", "between 0 and 1, both left out"),
-        (f"{PREDICT} --confidence nan", "between 0 and 1"), (f"{PREDICT} --accelerator-speed 0", "finite and > 0"),
-        (f"{PREDICT} --parameter-servers 0", "whole number of at least 1, got 0"),
-        (f"{PREDICT} --bandwidth inf", "bandwidth"), (f"{PREDICT} --buffer 12h", "it must be at most 10 seconds"),
-        (f"{PREDICT} --worker-speeds 1,0", "> 0"),
-        (f"{PREDICT} --worker-speeds 1*0", "count must be a whole number of at least 1"),
-        (f"{PLAN} --dataset-size 1{'0' * 400}", "at most"), (f"{PLAN} --throughput 0", "> 0"),
-        (f"{PLAN} --deadline=-1h", "duration"), (f"{PLAN} --method mva --deadline 12s --epochs 0", "epochs"),
-        (f"{PLAN} --deadline '12 parsecs' --epochs 1", "unknown unit"),
-        (f"{PREDICT} --bandwidth 10MB", "write 10Mbit/s or 10MB/s"),
-        (f"{SCHEDULE} greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
-        (f"{SCHEDULE} fifo --start-seconds inf", "duration must be a number > 0"),
-        (f"{STUDY} --mean-time-to-failure 0", "must be a number > 0"),
-        (f"{STUDY} --n-jobs 0", "whole number of at least 1, got 0"), (f"{STUDY} --load 0", "finite and > 0"),
-        (f"{STUDY} --nodes 99999999", "at most"),
-        # quantities without a unit, with their readings
-        (f"{PREDICT} --worker-bandwidth 5*2,4MB/s", "has no unit; write 5Gbit/s or 5MB/s"),
-        (f"{PREDICT} --measured 4@5=1.1", "has no unit; write 5Gbit/s or 5MB/s"),
-        (f"{RANKS} --latency 50", "has no unit; write 50us or 50ms"),
-        (f"{RANKS} --bucket-bytes 25", "has no unit; write 25MB or 25B"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("typed", "message"), [
+    (f"{PLAN} --wealth 100", "no such option '--wealth'; see "),
+    (f"{PLAN} --method mva --budget 100", "give --epochs and --price too"),
+    (f"{PREDICT} --strategy hogwild", "all-reduce, fsdp, hsdp, zero-1\n"),
+    ("simulate alexnet-60.json", "--workers"), ("report alexnet-60.json", "--output"), (SCHEDULE[:-9], "--policy"),
+    ("schedule --workload jobs.csv --policy fifo", "--nodes"), ("schedule --nodes 4 --policy fifo", "--workload"),
+    # files
+    (f"{PLAN} --instances nowhere.csv --throughput 1", "nowhere.csv"),
+    (f"{PLAN} --instances alexnet-60.json --throughput 1", "alexnet-60.json: a profile; queuemodel predict"),
+    (f"{AT_TWO} --chrome-trace no/t.json", "there is no folder"),
+    (f"{AT_TWO} --chrome-trace t.csv", "must end in one of .json, .json.gz"),
+    (f"{RANKS_AT_TWO} --plot a.gif", "must end in"),
+    (f"{STUDY} --output out.csv", "must end in one of .json, .json.gz"),
+    ("profile mlp -o out.csv", "must end in one of .json, .json.gz"),
+    ("profile --framework torch queuemodel.adapters.pytorch.examples:mlp -o out.csv", "must end in one of .json"),
+    (f"{COMPARE} --problem logistic --plot losses.txt", "must end in"),
+    ("schedule --workload nowhere.csv --nodes 4 --policy fifo", "nowhere.csv"),
+    ("schedule --workload . --nodes 4 --policy fifo", "directory"),
+    # questions
+    (f"{PLAN} --instances a.csv --price 1", "goes with --deadline"),
+    ("plan shakesmall-p100-throughputs.csv --throughput 9", "--batch-size: throughputs alone"),
+    ("report shakesmall-p100-throughputs.csv -o r.html --dataset-size 9", "--batch-size"),
+    (f"{PREDICT} --method mva --worker-bandwidth 5MB/s", "method 'trace'"),
+    (f"{PREDICT} --method mva --transfer-order tic", "--transfer-order applies to the simulation only"),
+    (f"{RANKS} --transfer-order tic", "--transfer-order applies to training on parameter servers"),
+    (f"{AT_TWO} --straggler-probability 0.1", "give both"), (f"{AT_TWO} --plot a.png", "use --chrome-trace"),
+    (f"{AT_TWO} --batch-size 64", "--batch-size does not apply"),
+    (f"{AT_TWO} --scheme ddp", "scheme applies to strategy 'all-reduce'"),
+    ("fit resnet50-t4-placements.csv --strategy sync-ps", "is of strategy all-reduce, fsdp, hsdp, zero-1, not"),
+    ("fit shakesmall-p100-throughputs.csv --strategy k-sync", "needs"),
+    ("predict alexnet-60-throughputs.csv --strategy sync-ps --bandwidth 10Gbit/s", "is not a change"),
+    ("compare alexnet-60-throughputs.csv", "throughputs"), (f"{COMPARE} --plot losses.png", "--problem"),
+    (f"{COMPARE} --target-loss 0.1", "--target-loss is for training a --problem"),
+    (f"{COMPARE} --seed 0", "--seed is for training a --problem"),
+    (f"{COMPARE} --chance 0.9", "--chance requires --deadline"),
+    (f"{COMPARE_RANKS} --workers 2,4 --report page.html", "--report shows one number of workers"),
+    (f"{COMPARE_RANKS} --strategy async-ps", "parameter server"),
+    (f"{STUDY} --spread-speed 0.5", "without effect unless --nodes-per-machine"),
+    (f"{STUDY} --checkpoint-seconds 5min", "without effect unless --mean-time-to-failure"),
+    (f"{STUDY} --nodes-per-machine 4 --spread-speed 2", "must be between 0 and 1, got 2"),
+    (f"{STUDY} --nodes-per-machine 65 --spread-speed 0.5", "--nodes-per-machine must be at most 64"),
+    (f"{STUDY} --backend foo", "backend 'foo' cannot be used"),
+    # numbers
+    (f"{PREDICT} --seed 1.5", "whole number of at least 0, got 1.5"), (f"{PREDICT} --seed {2**64}", "at most"),
+    (f"{PREDICT} --workers 5:3", "the range is empty"),
+    (f"{PREDICT} --workers 1:999999999", "numbers must be 1 to 10,000"),
+    (f"{PREDICT} --workers 1:2:3", "is not like 8, 1:32 or 1,2,4,8"),
+    (f"{PREDICT} --confidence 1", "between 0 and 1, both left out"),
+    (f"{PREDICT} --confidence nan", "between 0 and 1"), (f"{PREDICT} --accelerator-speed 0", "finite and > 0"),
+    (f"{PREDICT} --parameter-servers 0", "whole number of at least 1, got 0"),
+    (f"{PREDICT} --bandwidth inf", "bandwidth"), (f"{PREDICT} --buffer 12h", "it must be at most 10 seconds"),
+    (f"{PREDICT} --worker-speeds 1,0", "> 0"),
+    (f"{PREDICT} --worker-speeds 1*0", "count must be a whole number of at least 1"),
+    (f"{PLAN} --dataset-size 1{'0' * 400}", "at most"), (f"{PLAN} --throughput 0", "> 0"),
+    (f"{PLAN} --deadline=-1h", "duration"), (f"{PLAN} --method mva --deadline 12s --epochs 0", "epochs"),
+    (f"{PLAN} --deadline '12 parsecs' --epochs 1", "unknown unit"),
+    (f"{PREDICT} --bandwidth 10MB", "write 10Mbit/s or 10MB/s"),
+    (f"{SCHEDULE} greedy:power=abc", "power must be finite and >= 0, got 'abc'"),
+    (f"{SCHEDULE} fifo --start-seconds inf", "duration must be a number > 0"),
+    (f"{STUDY} --mean-time-to-failure 0", "must be a number > 0"),
+    (f"{STUDY} --n-jobs 0", "whole number of at least 1, got 0"), (f"{STUDY} --load 0", "finite and > 0"),
+    (f"{STUDY} --nodes 99999999", "at most"),
+    # quantities without a unit, with their readings
+    (f"{PREDICT} --worker-bandwidth 5*2,4MB/s", "has no unit; write 5Gbit/s or 5MB/s"),
+    (f"{PREDICT} --measured 4@5=1.1", "has no unit; write 5Gbit/s or 5MB/s"),
+    (f"{RANKS} --latency 50", "has no unit; write 50us or 50ms"),
+    (f"{RANKS} --bucket-bytes 25", "has no unit; write 25MB or 25B"),
+])  # fmt: skip
 def test_senseless_commands_are_one_line(run, examples, typed, message):
     """And no file is left."""
     before = set(examples.iterdir())
@@ -261,14 +255,11 @@ def test_careless_inputs_are_one_line(run, examples, command):
     assert {path: path.read_bytes() for path in examples.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.parametrize(
-    ("careless", "plain"),
-    [
-        ("--workers 1-4", "--workers 1:4"), ("--workers 2..4", "--workers 2,3,4"), ("--seed 1e3", "--seed 1000"),
-        ("--confidence 80%", "--confidence 0.8"), ("--batch-size 1,024", "--batch-size 1024"),
-        *((f"--bandwidth '{text}'", "--bandwidth 10Mbit/s") for text in ("10mbps", "10Mb", "10 Mbps", "0.01GbE")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("careless", "plain"), [
+    ("--workers 1-4", "--workers 1:4"), ("--workers 2..4", "--workers 2,3,4"), ("--seed 1e3", "--seed 1000"),
+    ("--confidence 80%", "--confidence 0.8"), ("--batch-size 1,024", "--batch-size 1024"),
+    *((f"--bandwidth '{text}'", "--bandwidth 10Mbit/s") for text in ("10mbps", "10Mb", "10 Mbps", "0.01GbE")),
+])  # fmt: skip
 def test_careless_and_plain_options_agree(run, careless, plain):
     one, other = (run(*shlex.split(f"{PREDICT} --method mva --workers 1:4 {words}")) for words in (careless, plain))
     assert one == other
@@ -411,33 +402,27 @@ def wrong(run, examples):
         Path(name).write_text(run(*words.split(), "--format", name.split(".")[1])[1])
 
 
-@pytest.mark.parametrize(
-    ("command", "own"),
-    [
-        ("predict {}", "predict takes"), ("compare alexnet-60.json --convergence {}", "--convergence"),
-        ("plan alexnet-60.json --throughput 1 --instances {}", "--instances"),
-        ("schedule --nodes 4 --policy fifo --workload {}", "--workload takes"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("command", "own"), [
+    ("predict {}", "predict takes"), ("compare alexnet-60.json --convergence {}", "--convergence"),
+    ("plan alexnet-60.json --throughput 1 --instances {}", "--instances"),
+    ("schedule --nodes 4 --policy fifo --workload {}", "--workload takes"),
+])  # fmt: skip
 def test_files_of_other_commands_are_named(run, wrong, command, own):
     for file, said in WRONG.items():
         if own not in said:
             refused(run(*command.format(file).split()), f"{file}: {said}", status=1)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"PK\x03\x04" + bytes(99), "spreadsheet or zip"), (b"\xd0\xcf\x11\xe0" + bytes(99), "save its table as CSV"),
-        (b"PAR1" + bytes(99), "a Parquet, HDF5"), (pickle.dumps([1]), "a Python pickle; write it as JSON or CSV"),
-        (b"SQLite format 3\0" + bytes(99), "an SQLite database"), (b"<!DOCTYPE html><html></html>", "an HTML page"),
-        ("workers,step_time\n1,2\n".encode("utf-16"), "UTF-16 text; save it in UTF-8"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"), (b"BZh9" + bytes(99), "unpack it"),
-        (gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "unpack it"),
-        (gzip.compress(bytes(257) + b"ustar", mtime=0), "unpack it"),
-        (b"", "the file is empty"), (b"\n", "the file is empty"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "said"), [
+    (b"PK\x03\x04" + bytes(99), "spreadsheet or zip"), (b"\xd0\xcf\x11\xe0" + bytes(99), "save its table as CSV"),
+    (b"PAR1" + bytes(99), "a Parquet, HDF5"), (pickle.dumps([1]), "a Python pickle; write it as JSON or CSV"),
+    (b"SQLite format 3\0" + bytes(99), "an SQLite database"), (b"<!DOCTYPE html><html></html>", "an HTML page"),
+    ("workers,step_time\n1,2\n".encode("utf-16"), "UTF-16 text; save it in UTF-8"),
+    (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"), (b"BZh9" + bytes(99), "unpack it"),
+    (gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "unpack it"),
+    (gzip.compress(bytes(257) + b"ustar", mtime=0), "unpack it"), (b"", "the file is empty"),
+    (b"\n", "the file is empty"),
+])  # fmt: skip
 def test_unreadable_formats_are_named_everywhere(run, tmp_path, content, said):
     for name in ("a.json", "a.csv", "a.pt.trace.json", "a"):
         (tmp_path / name).write_bytes(content)

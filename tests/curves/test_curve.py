@@ -15,17 +15,14 @@ from tests.oracles.jobs_by_hand import profile
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
 
 
-@pytest.mark.parametrize(
-    ("method", "value", "what"),
-    [
-        *[("faster", value, "factor must be") for value in (0, -1, float("nan"), float("inf"), "2")],
-        *[
-            ("epoch_time", {"dataset_size": value}, "dataset_size must be")
-            for value in (0, -1, 1.5, True, "all", 10**400)
-        ],
-        *[(name, value, "one of 1, 2, 4, got") for value in (3, 0, 8) for name in ("at", "__getitem__")],
+@pytest.mark.parametrize(("method", "value", "what"), [
+    *[("faster", value, "factor must be") for value in (0, -1, float("nan"), float("inf"), "2")],
+    *[
+        ("epoch_time", {"dataset_size": value}, "dataset_size must be")
+        for value in (0, -1, 1.5, True, "all", 10**400)
     ],
-)
+    *[(name, value, "one of 1, 2, 4, got") for value in (3, 0, 8) for name in ("at", "__getitem__")],
+])  # fmt: skip
 def test_what_no_curve_answers_is_refused(method, value, what):
     with pytest.raises(qm.ModelError, match=what):
         getattr(CURVE, method)(**value) if isinstance(value, dict) else getattr(CURVE, method)(value)

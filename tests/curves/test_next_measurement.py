@@ -42,17 +42,10 @@ def test_expected_deviation_is_that_of_conditioning(kinds):
     assert after[2] < after[1] < after[0] < before  # the nearer, the more
 
 
-@pytest.mark.parametrize(
-    ("data", "asked", "nodes", "more"),
-    [
-        (POINTS, 16, None, {}),
-        (POINTS, 16, None, {"strategy": "sync-ps"}),
-        (ON_NODES, 128, True, {}),
-        (ROUNDS, 16, None, {}),
-        (PROFILE, 8, None, UNKNOWN),
-    ],
-    ids=["asynchronous", "synchronous", "nodes", "rounds", "steps"],
-)
+@pytest.mark.parametrize(("data", "asked", "nodes", "more"), [
+    (POINTS, 16, None, {}), (POINTS, 16, None, {"strategy": "sync-ps"}), (ON_NODES, 128, True, {}),
+    (ROUNDS, 16, None, {}), (PROFILE, 8, None, UNKNOWN),
+], ids=["asynchronous", "synchronous", "nodes", "rounds", "steps"])  # fmt: skip
 def test_predicted_run_narrows_the_interval(data, asked, nodes, more):
     curve = qm.predict(data, workers=[asked], **more)
     found = qm.next_measurement(curve)

@@ -84,13 +84,10 @@ def test_ratio_as_value_table_figure():
     assert [line.get_label() for line in ax.get_lines() if line.get_gid()] == ["twice as fast", "half"]
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (MODEL.throughput([3]), "numbers of workers in common"), (replace(BASE, unit="tokens"), "the same unit"),
-        (MODEL.throughput(COUNTS, confidence=0.5), "the same confidence"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("other", "message"), [
+    (MODEL.throughput([3]), "numbers of workers in common"), (replace(BASE, unit="tokens"), "the same unit"),
+    (MODEL.throughput(COUNTS, confidence=0.5), "the same confidence"),
+])  # fmt: skip
 def test_curves_of_other_questions_are_refused(other, message):
     with pytest.raises(qm.ModelError, match=message):
         BASE / other

@@ -44,13 +44,10 @@ def test_saved_curve_is_equal(curve, name, tmp_path):
     assert read != replace(curve, upper=1.01 * curve.upper)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"workers": [3, 2, 1]}, {"workers": ["a"]}, {"lower": 1.0}, {"measured": [[1]]}, {"single": "fast"},
-        {"remarks": [["words", "of another kind"]]}, {"version": 2}, {"utilization": 3}, {"steps_per_second": [1.0]},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    {"workers": [3, 2, 1]}, {"workers": ["a"]}, {"lower": 1.0}, {"measured": [[1]]}, {"single": "fast"},
+    {"remarks": [["words", "of another kind"]]}, {"version": 2}, {"utilization": 3}, {"steps_per_second": [1.0]},
+])  # fmt: skip
 def test_a_damaged_curve_is_one_line(change, tmp_path):
     path = tmp_path / "curve.json"
     path.write_text(json.dumps(CURVES["ranks"].to_dict() | change))

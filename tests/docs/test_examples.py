@@ -33,14 +33,11 @@ def test_page_examples_print_their_output(path):
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("1 + 1\n3", "expected\n3\ngot\n2"), ("1.02 * 1.0\n1.0", "got\n1.02"), ("undefined", "NameError"),
-        ("1.30  # simulated\n1.20", "got\n1.3"), ("print('7%')  # simulated\n4%", "got\n7%"), ("1 + 1", "got\n2"),
-        ("$ queuemodel predict nowhere.json", "cannot be read"), ("$ queuemodel profile --no-such-option", "such-op"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "problem"), [
+    ("1 + 1\n3", "expected\n3\ngot\n2"), ("1.02 * 1.0\n1.0", "got\n1.02"), ("undefined", "NameError"),
+    ("1.30  # simulated\n1.20", "got\n1.3"), ("print('7%')  # simulated\n4%", "got\n7%"), ("1 + 1", "got\n2"),
+    ("$ queuemodel predict nowhere.json", "cannot be read"), ("$ queuemodel profile --no-such-option", "such-op"),
+])  # fmt: skip
 def test_a_wrong_example_is_noticed(tmp_path, text, problem):
     path = tmp_path / "page.md"
     path.write_text(f"```console\n{text}\n```\n" if text.startswith("$") else f"```python\n>>> {text}\n```\n")

@@ -49,17 +49,11 @@ def test_two_ranks_predict_eight(job):
     assert np.all(curve.upper / curve.lower < 1.3)
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        {},
-        {"ranks_per_node": 4, "inside_bandwidth": 3e3},
-        {"nodes_per_rack": 2, "oversubscription": 8.0},
-        {"nodes_per_rack": 4, "oversubscription": 6.0},
-        {"ranks_per_node": 2, "inside_bandwidth": 3e3, "nodes_per_rack": 2, "oversubscription": 6.0},
-    ],
-    ids=lambda place: "-".join(f"{name}={value:g}" for name, value in place.items()) or "flat",
-)
+@pytest.mark.parametrize("place", [
+    {}, {"ranks_per_node": 4, "inside_bandwidth": 3e3}, {"nodes_per_rack": 2, "oversubscription": 8.0},
+    {"nodes_per_rack": 4, "oversubscription": 6.0},
+    {"ranks_per_node": 2, "inside_bandwidth": 3e3, "nodes_per_rack": 2, "oversubscription": 6.0},
+], ids=lambda place: "-".join(f"{name}={value:g}" for name, value in place.items()) or "flat")  # fmt: skip
 @pytest.mark.parametrize("algorithm", [*COLLECTIVES, ParameterServers(3), *map(SplitServers, (1, 2, 12))], ids=str)
 def test_collectives_take_their_schedules_time(algorithm, place):
     """Exactly, but for what fills and drains the links of those that are pipelined (a tenth)."""

@@ -101,17 +101,14 @@ def test_marginal_speedup_stops_at_first_miss():
         assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("question", "match"),
-    [
-        ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "exclude each other"),
-        ({}, "give epochs too, for a deadline, a price or a budget"),
-        ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
-        ({"throughput": -1.0}, "throughput must be finite and > 0"),
-        ({"throughput": 1.0, "instances": []}, "at least one type of machine"),
-        ({"throughput": 1.0, "instances": "types.csv"}, "expected Instances, got str; `read_instances` reads them"),
-    ],
-)
+@pytest.mark.parametrize(("question", "match"), [
+    ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "exclude each other"),
+    ({}, "give epochs too, for a deadline, a price or a budget"),
+    ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
+    ({"throughput": -1.0}, "throughput must be finite and > 0"),
+    ({"throughput": 1.0, "instances": []}, "at least one type of machine"),
+    ({"throughput": 1.0, "instances": "types.csv"}, "expected Instances, got str; `read_instances` reads them"),
+])  # fmt: skip
 def test_senseless_questions_are_one_line(question, match):
     with pytest.raises(qm.ModelError, match=rf"\A.*{match}.*\Z"):
         qm.plan_instances(PROFILE, **{"instances": [SMALL], "method": "mva"} | question)
@@ -128,15 +125,12 @@ def test_units_and_what_is_left_out(tmp_path):
     assert read(tmp_path, text) == [qm.Instance("small", price=0.2), fast]
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("name,price\na,cheap\n", "line 2: price must be finite and > 0, got 'cheap'"),
-        ("name,price\na,1\na,2\n", "line 3: name 'a' stands twice"),
-        ("name,price,bandwidth\na,1,10 parsecs\n", "line 2: bandwidth: bandwidth '10 parsecs': unknown unit"),
-        ("name,price,bandwidth\na,1,10B/s\n", "line 2: bandwidth: bandwidth must be at least 1000 bytes per second"),
-    ],
-)
+@pytest.mark.parametrize(("text", "match"), [
+    ("name,price\na,cheap\n", "line 2: price must be finite and > 0, got 'cheap'"),
+    ("name,price\na,1\na,2\n", "line 3: name 'a' stands twice"),
+    ("name,price,bandwidth\na,1,10 parsecs\n", "line 2: bandwidth: bandwidth '10 parsecs': unknown unit"),
+    ("name,price,bandwidth\na,1,10B/s\n", "line 2: bandwidth: bandwidth must be at least 1000 bytes per second"),
+])  # fmt: skip
 def test_bad_file_names_its_line(tmp_path, text, match):
     with pytest.raises(qm.DataError, match=rf"\A.*{match}.*\Z"):
         read(tmp_path, text)

@@ -34,15 +34,11 @@ def test_a_solver_reaches_predictions():
     assert curve.at(1) > 1.05 * qm.predict(profile, workers=[1], method=ExactMVA()).at(1)
 
 
-@pytest.mark.parametrize(
-    ("method", "asked", "message"),
-    [
-        ("fast", {}, "method must be one of auto, trace, mva"),
-        (ExactMVA(), {"strategy": "sync-ps"}, "equal asynchronous workers"),
-        (ExactMVA(), {"strategy": "all-reduce"}, "needs a profile with recorded steps"),
-        (ExactMVA, {}, "solver value"),
-    ],
-)
+@pytest.mark.parametrize(("method", "asked", "message"), [
+    ("fast", {}, "method must be one of auto, trace, mva"),
+    (ExactMVA(), {"strategy": "sync-ps"}, "equal asynchronous workers"),
+    (ExactMVA(), {"strategy": "all-reduce"}, "needs a profile with recorded steps"), (ExactMVA, {}, "solver value"),
+])  # fmt: skip
 def test_methods_that_do_not_answer(method, asked, message):
     with pytest.raises(qm.ModelError, match=message):
         qm.predict(example_profile("alexnet-60"), workers=[2], method=method, **asked)

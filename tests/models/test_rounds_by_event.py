@@ -169,18 +169,12 @@ def grouped(sizes, scheme):
 
 OPTIONS = {
     "scheme": [None, Buckets(2e6, 5e5, 1), Fusion(2e6, 0.0), Slices(6e5, 1.2e6)],
-    "collective": [None, "halving-doubling", "parameter-servers"],
-    "accumulation": [None, 3],
-    "gradient_precision": [None, "half"],
-    "worker_speeds": [None, (1.0, 0.5, 1.0, 2.0)],
-    "latency": [None, 0.02],
-    "bandwidth": [None, 2.5e7],
-    "accelerator_speed": [None, 1.6],
-    "batch_size": [None, 12],
+    "collective": [None, "halving-doubling", "parameter-servers"], "accumulation": [None, 3],
+    "gradient_precision": [None, "half"], "worker_speeds": [None, (1.0, 0.5, 1.0, 2.0)], "latency": [None, 0.02],
+    "bandwidth": [None, 2.5e7], "accelerator_speed": [None, 1.6], "batch_size": [None, 12],
     "place": [None, {"ranks_per_node": 2, "inside_bandwidth": 4e7}],
-    "racks": [None, {"nodes_per_rack": 2, "oversubscription": 3.0}],
-    "loaders": [None, LOADERS],
-}
+    "racks": [None, {"nodes_per_rack": 2, "oversubscription": 3.0}], "loaders": [None, LOADERS],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("asked", [*pairwise(0, **OPTIONS)], ids=str)

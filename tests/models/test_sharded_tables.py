@@ -199,14 +199,11 @@ def test_fewer_bytes_move_the_knee():
     assert knees[0] > knees[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        *((name, "did you mean 'fsdp'") for name in ("fsdp1", "fsdp2", "zero3", "zero-3", "deepspeed", "FSDP")),
-        *((name, "did you mean 'zero-1'") for name in ("zero1", "zero2", "zero-2")),
-        ("zero", "give fsdp for stage 3, zero-1 for stages 1 and 2"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    *((name, "did you mean 'fsdp'") for name in ("fsdp1", "fsdp2", "zero3", "zero-3", "deepspeed", "FSDP")),
+    *((name, "did you mean 'zero-1'") for name in ("zero1", "zero2", "zero-2")),
+    ("zero", "give fsdp for stage 3, zero-1 for stages 1 and 2"),
+])  # fmt: skip
 def test_other_names_of_strategies(name, said):
     with pytest.raises(qm.ModelError, match=said):
         qm.Scenario(strategy=name)
@@ -220,35 +217,28 @@ def test_server_profiles_give_no_shards(strategy, profile, ask):
         ask(example_profile(profile), strategy=strategy)
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"parameters": 7e9}, "parameters applies to throughputs of fsdp"),
-        ({"strategy": "fsdp", "sparse_gradients": True}, "sparse_gradients applies to throughputs of sync-ps"),
-        ({"strategy": "fsdp", "parameters": 0}, "parameters must be finite and > 0"),
-        ({"strategy": "fsdp", "precision": "fp32"}, "precision requires parameters; give both"),
-        ({"strategy": "fsdp", "precision": "int4"}, "precision must be one of bf16, fp16, fp32"),
-        ({"strategy": "fsdp", "gathers": "none.csv"}, "none.csv: cannot be read"),
-        ({"strategy": "fsdp", "gathers": 3}, "gathers must be a CSV of all-gathers, or the model of another"),
-        ({"strategy": "fsdp", "parameters": 1e9, "gathers": qm.fit([placed(1, 1.0)])}, "the other job must be sharded"),
-        ({"strategy": "hsdp", "parameter_servers": 2}, "parameter_servers applies to training on parameter servers"),
-        ({"strategy": "fsdp", "bandwidth": "10Gbit/s"}, "bandwidth is not a change of a table"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "said"), [
+    ({"parameters": 7e9}, "parameters applies to throughputs of fsdp"),
+    ({"strategy": "fsdp", "sparse_gradients": True}, "sparse_gradients applies to throughputs of sync-ps"),
+    ({"strategy": "fsdp", "parameters": 0}, "parameters must be finite and > 0"),
+    ({"strategy": "fsdp", "precision": "fp32"}, "precision requires parameters; give both"),
+    ({"strategy": "fsdp", "precision": "int4"}, "precision must be one of bf16, fp16, fp32"),
+    ({"strategy": "fsdp", "gathers": "none.csv"}, "none.csv: cannot be read"),
+    ({"strategy": "fsdp", "gathers": 3}, "gathers must be a CSV of all-gathers, or the model of another"),
+    ({"strategy": "fsdp", "parameters": 1e9, "gathers": qm.fit([placed(1, 1.0)])}, "the other job must be sharded"),
+    ({"strategy": "hsdp", "parameter_servers": 2}, "parameter_servers applies to training on parameter servers"),
+    ({"strategy": "fsdp", "bandwidth": "10Gbit/s"}, "bandwidth is not a change of a table"),
+])  # fmt: skip
 def test_options_of_others_are_refused(asked, said):
     with pytest.raises(qm.QueueModelError, match=said):
         qm.predict([placed(1, 1.0), placed(2, 1.1)], workers=[8], **asked)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("bytes,nodes,time_us\n1000,1,5\n", "must be of 2 nodes or more"),
-        ("bytes,nodes,time_us\n1000,2,0\n", "line 2: time_us must be finite and > 0"),
-        ("size,nodes,time_us\n1000,2,9\n", "column 'bytes' is missing"),
-        ("bytes,nodes,time\n1000,2,9\n", "has no unit"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("bytes,nodes,time_us\n1000,1,5\n", "must be of 2 nodes or more"),
+    ("bytes,nodes,time_us\n1000,2,0\n", "line 2: time_us must be finite and > 0"),
+    ("size,nodes,time_us\n1000,2,9\n", "column 'bytes' is missing"), ("bytes,nodes,time\n1000,2,9\n", "has no unit"),
+])  # fmt: skip
 def test_bad_all_gathers_are_refused(tmp_path, text, said):
     (tmp_path / "gathers.csv").write_text(text)
     with pytest.raises(qm.DataError, match=said):

@@ -338,16 +338,13 @@ def test_the_metrics_of_lightning(tmp_path, stage):
     assert (sized.steps_per_second, sized.unit) == (pytest.approx(16 * 2.0 / 4), "examples")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("nothing\n", "no steps of TorchTitan"),
-        ("epoch,step,train|device/batches_per_sec\n0,1,\n0,2,x\n", "no steps of TorchTitan"),
-        ("epoch,step,train_loss\n0,1,0.3\n", "ThroughputMonitor"),
-        ("{'train_samples_per_second': 8.019}\n", "no steps of TorchTitan"),  # of old versions, which counted steps
-        (TRAINER.replace("3.145", "0.0"), "its rate is 0, perhaps rounded; give batch_size"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("nothing\n", "no steps of TorchTitan"),
+    ("epoch,step,train|device/batches_per_sec\n0,1,\n0,2,x\n", "no steps of TorchTitan"),
+    ("epoch,step,train_loss\n0,1,0.3\n", "ThroughputMonitor"),
+    ("{'train_samples_per_second': 8.019}\n", "no steps of TorchTitan"),  # of old versions, which counted steps
+    (TRAINER.replace("3.145", "0.0"), "its rate is 0, perhaps rounded; give batch_size"),
+])  # fmt: skip
 def test_logs_without_rates_are_refused(tmp_path, text, message):
     path = tmp_path / "log.txt"
     path.write_text(text)

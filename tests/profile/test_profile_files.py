@@ -23,13 +23,10 @@ STEP = {
     "fetched_bytes": 2_000_000, "pushed_bytes": 1_000_000, "overlap": 0.05,
 }  # fmt: skip
 DOCUMENT = {
-    "format": "queuemodel-profile",
-    "version": 1,
-    "source": {"framework": "tensorflow"},
+    "format": "queuemodel-profile", "version": 1, "source": {"framework": "tensorflow"},
     "cluster": {"workers": 1, "parameter_servers": 1, "bandwidth": None},
-    "job": {"batch_size": 32, "parameter_bytes": 2_000_000, "tensors": 8},
-    "steps": [STEP, STEP],
-}
+    "job": {"batch_size": 32, "parameter_bytes": 2_000_000, "tensors": 8}, "steps": [STEP, STEP],
+}  # fmt: skip
 
 
 def changed(path, value):
@@ -75,8 +72,7 @@ def operation(**fields):
 #: What may be wrong where, and what is said of it.
 BAD = {
     "steps.1.step_time": [(700_000.0, "microseconds"), (50_000.0, "microseconds"), (0, "step_time"), (-0.5, "-0.5")],
-    "steps.1.fetch": [(-0.1, "fetch must be >= 0")],
-    "steps.1.push": [(5.0, "push must not exceed step_time")],
+    "steps.1.fetch": [(-0.1, "fetch must be >= 0")], "steps.1.push": [(5.0, "push must not exceed step_time")],
     "steps.1.compute": [("0.5", "compute")],
     "steps.1.fetched_bytes": [(-1, "fetched_bytes"), (10**400, "fetched_bytes must be at most")],
     "steps.1.pushed_bytes": [(1.5, "pushed_bytes"),
@@ -88,8 +84,7 @@ BAD = {
     ],
     "steps": [([], "at least one step")],
     "job.batch_size": [(0, "batch_size must be a whole number of at least 1, got 0")],
-    "job.shard_bytes": [([1, 2], "shard_bytes")],
-    "job.dataset_size": [(0, "dataset_size")],
+    "job.shard_bytes": [([1, 2], "shard_bytes")], "job.dataset_size": [(0, "dataset_size")],
     "job.parameter_bytes": [(2**64, "parameter_bytes must be at most")],
     "cluster.workers": [(0, "workers"), (10**30, "workers must be at most 10,000")],
     "cluster.parameter_servers": [(5_000_000, "parameter_servers must be at most 1,000")],
@@ -110,15 +105,12 @@ WHOLE = json.dumps(DOCUMENT)
 DAMAGED = ["", "{", "[]", "null", "\x00\x01", WHOLE[:-40], '{"steps": NaN}', WHOLE.replace('"fetch"', '"push"', 1)]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        *((json.dumps(changed([int(key) if key.isdigit() else key for key in path.split(".")], value)), said)
-          for path, wrong in BAD.items() for value, said in wrong),
-        *((text, "") for text in DAMAGED),
-        (WHOLE.replace('"step_time": ', '"step_time": 2.0, "step_time": ', 1), "key 'step_time' stands twice"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "said"), [
+    *((json.dumps(changed([int(key) if key.isdigit() else key for key in path.split(".")], value)), said)
+      for path, wrong in BAD.items() for value, said in wrong),
+    *((text, "") for text in DAMAGED),
+    (WHOLE.replace('"step_time": ', '"step_time": 2.0, "step_time": ', 1), "key 'step_time' stands twice"),
+])  # fmt: skip
 def test_bad_profiles_name_the_field(tmp_path, text, said):
     file = tmp_path / "profile.json"
     file.write_text(text)
@@ -139,18 +131,15 @@ def test_noise_scale_of_recorded_gradients():
         assert qm.Profile.from_json(json.dumps(unknown)).noise_scale() is None
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: qm.Step(**(STEP | {"step_time": math.nan})), "step_time"),
-        (lambda: qm.Operation("fetch", "w", 0.3, 0.2), "end must not be before its start"),
-        (lambda: qm.Operation("push", "w", 0.0, 0.1, bytes=1.0), "bytes must be a whole number"),
-        (lambda: qm.Operation("push", "w", 0.0, 0.1, server=1.0), "server must be a whole number"),
-        (lambda: qm.Operation("send", "w", 0.0, 0.1), "kind must be one of fetch, compute"),
-        (lambda: qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=["0"])]), "before it"),
-        (lambda: qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=[0])]), "before it"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: qm.Step(**(STEP | {"step_time": math.nan})), "step_time"),
+    (lambda: qm.Operation("fetch", "w", 0.3, 0.2), "end must not be before its start"),
+    (lambda: qm.Operation("push", "w", 0.0, 0.1, bytes=1.0), "bytes must be a whole number"),
+    (lambda: qm.Operation("push", "w", 0.0, 0.1, server=1.0), "server must be a whole number"),
+    (lambda: qm.Operation("send", "w", 0.0, 0.1), "kind must be one of fetch, compute"),
+    (lambda: qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=["0"])]), "before it"),
+    (lambda: qm.Step(**STEP, operations=[qm.Operation("push", "x", 0, 0.1, after=[0])]), "before it"),
+])  # fmt: skip
 def test_python_values_are_checked(make, message):
     with pytest.raises(qm.DataError, match=message):
         make()

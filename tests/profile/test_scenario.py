@@ -11,15 +11,12 @@ from queuemodel.profile.scenario import SYNONYMS, Changes
 from queuemodel.transport import COLLECTIVES
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ({"bandwidth": "10Gbit/s"}, {"bandwidth": 1.25e9}), ({"buffer": "12ms"}, {"buffer": 0.012}),
-        ({"buffer": "0"}, {"buffer": 0.0}), ({"bucket_bytes": "25MB"}, {"bucket_bytes": 25e6}), ({"k": "3"}, {"k": 3}),
-        ({"accelerator_speed": "2.5"}, {"accelerator_speed": 2.5}), ({"shards": ["3", 1]}, {"shards": [0.75, 0.25]}),
-        ({"worker_bandwidth": ["8Mbit/s", 2e6]}, {"worker_bandwidth": [1e6, 2e6]}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "number"), [
+    ({"bandwidth": "10Gbit/s"}, {"bandwidth": 1.25e9}), ({"buffer": "12ms"}, {"buffer": 0.012}),
+    ({"buffer": "0"}, {"buffer": 0.0}), ({"bucket_bytes": "25MB"}, {"bucket_bytes": 25e6}), ({"k": "3"}, {"k": 3}),
+    ({"accelerator_speed": "2.5"}, {"accelerator_speed": 2.5}), ({"shards": ["3", 1]}, {"shards": [0.75, 0.25]}),
+    ({"worker_bandwidth": ["8Mbit/s", 2e6]}, {"worker_bandwidth": [1e6, 2e6]}),
+])  # fmt: skip
 def test_text_values_have_units(text, number):
     assert qm.Scenario(**text) == qm.Scenario(**number) != qm.Scenario()
 

@@ -307,11 +307,8 @@ IDLE = {
     "line": {"discipline": "fcfs", "scv": 4.0}, "stack": {"discipline": "lifo-pr", "servers": 3},
 }  # fmt: skip
 SOLVERS = [
-    None,
-    qn.ExactMVA(),
-    *map(qn.ApproximateMVA, ("recursion", "bard-schweitzer", "linearizer")),
-    qn.MarkovChain(),
-]
+    None, qn.ExactMVA(), *map(qn.ApproximateMVA, ("recursion", "bard-schweitzer", "linearizer")), qn.MarkovChain(),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", IDLE)

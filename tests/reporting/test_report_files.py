@@ -91,17 +91,14 @@ def test_some_curves_have_no_sliders(curve):
     assert data["grid"]["cells"][0]["curve"]["steps_per_second"] == simulated.steps_per_second.tolist()
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        ("alexnet-60.json -o report.html --epochs 9 --price 2.5 --deadline 12h", 0),
-        ("alexnet-60.json -o report.html --deadline 12h", 1), ("ddp-alexnet-40.json -o report.html", 0),
-        ("shakesmall-p100-throughputs.csv -o report.html", 0), ("alexnet-60.json -o report.png", 1),
-        ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0), ("alexnet-60.json", 2),
-        ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0), ("nowhere.json -o report.html", 1),
-        ("alexnet-60.json -o nowhere/report.html", 1), ("alexnet-60.json -o report.html --deadline soon", 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "status"), [
+    ("alexnet-60.json -o report.html --epochs 9 --price 2.5 --deadline 12h", 0),
+    ("alexnet-60.json -o report.html --deadline 12h", 1), ("ddp-alexnet-40.json -o report.html", 0),
+    ("shakesmall-p100-throughputs.csv -o report.html", 0), ("alexnet-60.json -o report.png", 1),
+    ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0), ("alexnet-60.json", 2),
+    ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0), ("nowhere.json -o report.html", 1),
+    ("alexnet-60.json -o nowhere/report.html", 1), ("alexnet-60.json -o report.html --deadline soon", 2),
+])  # fmt: skip
 def test_command_writes_page_or_line(run, examples, words, status):
     before = set(examples.iterdir())
     code, out, err = run("report", *words.split())

@@ -184,23 +184,20 @@ def test_nonsense_is_refused_in_one_line(make, message):
         make()
 
 
-@pytest.mark.parametrize(
-    ("make", "more"),
-    [
-        (lambda **more: qs.ClusterJob("a", arrival_time=0.0, steps=1.0, curve=LINEAR, **more), {"nodes": 4}),
-        (lambda **more: qs.ClusterJob.adaptive("a", batch_sizes=SIZES, batch_size=32, **more), {"arrival": 0.0}),
-        (
-            lambda **more: qs.ClusterJob.adaptive("a", batch_sizes=SIZES, batch_size=32, arrival_time=0, **more),
-            {"steps": 5.0},
-        ),
-        (lambda **more: qs.ClusterJob.adaptive("a", **more), {"batch_size": 32}),
-        (lambda **more: qs.JobKind("a", curve=LINEAR, steps=1.0, **more), {"epochs": 3}),
-        (
-            lambda **more: qs.JobKind.training("a", epochs=1, dataset_size=9, batch_size=3, curve=LINEAR, **more),
-            {"name_of": "x"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "more"), [
+    (lambda **more: qs.ClusterJob("a", arrival_time=0.0, steps=1.0, curve=LINEAR, **more), {"nodes": 4}),
+    (lambda **more: qs.ClusterJob.adaptive("a", batch_sizes=SIZES, batch_size=32, **more), {"arrival": 0.0}),
+    (
+        lambda **more: qs.ClusterJob.adaptive("a", batch_sizes=SIZES, batch_size=32, arrival_time=0, **more),
+        {"steps": 5.0},
+    ),
+    (lambda **more: qs.ClusterJob.adaptive("a", **more), {"batch_size": 32}),
+    (lambda **more: qs.JobKind("a", curve=LINEAR, steps=1.0, **more), {"epochs": 3}),
+    (
+        lambda **more: qs.JobKind.training("a", epochs=1, dataset_size=9, batch_size=3, curve=LINEAR, **more),
+        {"name_of": "x"},
+    ),
+])  # fmt: skip
 def test_unknown_arguments_are_refused(make, more):
     with pytest.raises(ModelError, match=r"argument.*; write [\w.]+\(name, .*="):
         make(**more)

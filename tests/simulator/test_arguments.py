@@ -64,15 +64,11 @@ def test_senseless_sets_of_runs_are_refused(settings):
         trace_curve(profile_of(serial()), workers=[1, 2], steps=20, **settings, **IDEAL)
 
 
-@pytest.mark.parametrize(
-    ("operations", "said"),
-    [
-        ([Operation("compute", "step", 0.2, 0.7, server=1)], "operation 1 .'step'.: server must"),
-        ([Operation("compute", "step", 0.2, 0.7, after=[5])], "operation 1 .'step'.: after must"),
-        (None, "step 0 has no operations"),
-        ([Operation("compute", "c", 1.0, 1.0, after=[0])], "step 0 takes no time"),
-    ],
-)
+@pytest.mark.parametrize(("operations", "said"), [
+    ([Operation("compute", "step", 0.2, 0.7, server=1)], "operation 1 .'step'.: server must"),
+    ([Operation("compute", "step", 0.2, 0.7, after=[5])], "operation 1 .'step'.: after must"),
+    (None, "step 0 has no operations"), ([Operation("compute", "c", 1.0, 1.0, after=[0])], "step 0 takes no time"),
+])  # fmt: skip
 def test_unchecked_operations_are_refused(operations, said):
     profile = profile_of(serial())
     recorded = profile.steps[0].operations  # behind the profile's own checks

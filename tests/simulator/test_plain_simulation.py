@@ -70,11 +70,9 @@ def dealt(profile, servers, sharding):
 
 
 ORDERS = {
-    "tensorflow": lambda o: o.end - o.bytes / RATES[0] / 2,
-    "multiplexed": lambda o: 0.0,
-    "in-order": layer,
+    "tensorflow": lambda o: o.end - o.bytes / RATES[0] / 2, "multiplexed": lambda o: 0.0, "in-order": layer,
     "reverse": lambda o: -layer(o),
-}
+}  # fmt: skip
 NAMES = {
     "async": "async-ps", "sync": "sync-ps", "bounded": "bounded-staleness", "groups": "k-async", "first": "k-sync",
     "batches": "k-batch-sync",

@@ -36,26 +36,23 @@ def profile_in(steps=SHARED, *, hosts=None, **cluster):
     return msgspec.structs.replace(profile_of(steps), source=source, cluster=qm.Cluster(**cluster))
 
 
-@pytest.mark.parametrize(
-    ("profiled", "asked", "name", "means"),
-    [
-        ({}, {}, "loss-based (assumed)", CUBIC),
-        ({"buffer": 0.03}, {}, "loss-based (assumed)", CUBIC | {"loaded_trip": 0.03}),
-        ({"congestion_control": "cubic", "buffer": 0.03}, {}, "cubic", CUBIC | {"loaded_trip": 0.03}),
-        ({"congestion_control": "reno"}, {}, "reno", RENO),
-        ({"congestion_control": "reno"}, {"congestion_control": "bbr"}, "bbr", BBR),
-        ({"congestion_control": "bbr"}, {"unfairness": 0.1}, "bbr", BBR | {"unfairness": 0.1}),
-        ({"congestion_control": "bbr"}, {"congestion_control": "unknown"}, "loss-based (assumed)", CUBIC),
-        ({"congestion_control": "bbr", "buffer": 0.03}, {"buffer": 0.0}, "bbr", FAIR),  # queues of their own
-        ({"congestion_control": "cubic", "buffer": 0.0}, {}, "cubic", FAIR),
-        ({"congestion_control": "cubic", "buffer": 0.0}, {"unfairness": 0.4}, "cubic", AT_ONCE),
-        ({"congestion_control": "bbr"}, {"loaded_trip": 0.02}, None, BBR | {"loaded_trip": 0.02}),
-        ({"congestion_control": "bbr"}, {"loaded_trip": 0.0}, None, AT_ONCE),
-        ({"congestion_control": "bbr", "hosts": HERE}, {}, "loopback", AT_ONCE),
-        ({"hosts": HERE}, {"congestion_control": "bbr"}, "bbr", BBR),
-        ({"congestion_control": "bbr", "hosts": HERE, "bandwidth": 1e7}, {}, "bbr", BBR),  # shaped
-    ],
-)
+@pytest.mark.parametrize(("profiled", "asked", "name", "means"), [
+    ({}, {}, "loss-based (assumed)", CUBIC),
+    ({"buffer": 0.03}, {}, "loss-based (assumed)", CUBIC | {"loaded_trip": 0.03}),
+    ({"congestion_control": "cubic", "buffer": 0.03}, {}, "cubic", CUBIC | {"loaded_trip": 0.03}),
+    ({"congestion_control": "reno"}, {}, "reno", RENO),
+    ({"congestion_control": "reno"}, {"congestion_control": "bbr"}, "bbr", BBR),
+    ({"congestion_control": "bbr"}, {"unfairness": 0.1}, "bbr", BBR | {"unfairness": 0.1}),
+    ({"congestion_control": "bbr"}, {"congestion_control": "unknown"}, "loss-based (assumed)", CUBIC),
+    ({"congestion_control": "bbr", "buffer": 0.03}, {"buffer": 0.0}, "bbr", FAIR),  # queues of their own
+    ({"congestion_control": "cubic", "buffer": 0.0}, {}, "cubic", FAIR),
+    ({"congestion_control": "cubic", "buffer": 0.0}, {"unfairness": 0.4}, "cubic", AT_ONCE),
+    ({"congestion_control": "bbr"}, {"loaded_trip": 0.02}, None, BBR | {"loaded_trip": 0.02}),
+    ({"congestion_control": "bbr"}, {"loaded_trip": 0.0}, None, AT_ONCE),
+    ({"congestion_control": "bbr", "hosts": HERE}, {}, "loopback", AT_ONCE),
+    ({"hosts": HERE}, {"congestion_control": "bbr"}, "bbr", BBR),
+    ({"congestion_control": "bbr", "hosts": HERE, "bandwidth": 1e7}, {}, "bbr", BBR),  # shaped
+])  # fmt: skip
 def test_network_kind_by_known_facts(profiled, asked, name, means):
     alike = {"workers": 4, "links": LINKS, "steps": 50}
     run, same = (
