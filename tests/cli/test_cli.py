@@ -293,11 +293,8 @@ def test_every_option_reaches_its_question(told, examples):
     (examples / "i.csv").write_text("name,price,bandwidth,accelerator_speed\na,1.5,1Gbit/s,1\nb,4,10Gbit/s,2.5\n")
     more = [qm.Measurement(workers=2, steps_per_second=1.15)]
     machines = {
-        "nodes_per_machine": 4,
-        "spread_speed": 0.6,
-        "mean_time_to_failure": 18000.0,
-        "checkpoint_seconds": 600.0,
-    }
+        "nodes_per_machine": 4, "spread_speed": 0.6, "mean_time_to_failure": 18000.0, "checkpoint_seconds": 600.0,
+    }  # fmt: skip
     stream = Stream(measured_kinds(most=8), jobs=12, nodes=8, arrivals="bursty")
     points = [*more, qm.Measurement(workers=4, steps_per_second=0.9, bandwidth=5e6)]
     speeds = {"worker_speeds": [1.0, 0.5, 0.5, 0.5], "accelerator_speed": 2.0, "congestion_control": "cubic"}
@@ -340,13 +337,9 @@ def test_every_option_reaches_its_question(told, examples):
 
 def test_import_trace_keeps_given_values(run, examples):
     job = {
-        "batch_size": 9,
-        "name": "x",
-        "bandwidth": 1e7,
-        "dataset_size": 777,
-        "congestion_control": "bbr",
+        "batch_size": 9, "name": "x", "bandwidth": 1e7, "dataset_size": 777, "congestion_control": "bbr",
         "buffer": 0.012,
-    }
+    }  # fmt: skip
     options = (
         "--batch-size 9 --name x --bandwidth 10MB/s --dataset-size 777 --congestion-control bbr --buffer 12ms -o o.json"
     )

@@ -280,11 +280,8 @@ def test_unmet_goal_has_its_own_status(run, examples, goal, status):
 
 def test_error_keywords_become_options():
     flags = {
-        "price_per_node_hour": "--price",
-        "batch_size": "--batch-size",
-        "workers": "--workers",
-        "epochs": "--epochs",
-    }
+        "price_per_node_hour": "--price", "batch_size": "--batch-size", "workers": "--workers", "epochs": "--epochs",
+    }  # fmt: skip
     for text, said in {
         "plan: give epochs and price_per_node_hour too": "plan: give --epochs and --price too",
         "throughput: batch_size must be given": "throughput: --batch-size must be given",

@@ -46,11 +46,8 @@ def test_populations_by_class(solved):
     np.testing.assert_allclose([column(rows, f"throughput[{c}]") for c in "ab"], np.transpose(truth))
     rows, _ = solved("several.json --population a=1:2,b=0,2")
     assert [(row["population[a]"], row["population[b]"]) for row in rows] == [
-        ("1", "0"),
-        ("1", "2"),
-        ("2", "0"),
-        ("2", "2"),
-    ]
+        ("1", "0"), ("1", "2"), ("2", "0"), ("2", "2"),
+    ]  # fmt: skip
     rows, _ = solved("mixed.json --population 1,3")
     truth = [qn.solve(MIXED, population=[n]).class_throughput[0] for n in (1, 3)]
     np.testing.assert_allclose(column(rows, "throughput[jobs]"), truth)

@@ -159,12 +159,10 @@ def test_answer_comes_first_in_job_units():
 
 def test_notes_in_order_of_use():
     clauses = {
-        "a link is shared": "other",
-        "latency is assumed": "assumed",
-        "4 GPUs: +30 % off the fit, an outlier": "doubt",
+        "a link is shared": "other", "latency is assumed": "assumed", "4 GPUs: +30 % off the fit, an outlier": "doubt",
         "8 GPUs: -9 % off the fit, unlike published jobs": "doubt",
         "2 GPUs: -8 % off the fit, unlike published jobs": "other",
-    }
+    }  # fmt: skip
     curve = of_ranks(
         remarks=tuple(Note(*one) for one in clauses.items()), method="by hand", assumption="assuming a ring"
     )

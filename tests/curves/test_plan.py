@@ -18,15 +18,9 @@ from queuemodel import example_profile
 def curve(x, *, spread=0.1, servers=1, batch_size=10, dataset_size=36_000):
     x = np.array(x, dtype=float)
     return qm.ThroughputCurve(
-        np.arange(1, len(x) + 1),
-        x,
-        x * (1 - spread),
-        x * (1 + spread),
-        single=float(x[0]),
-        batch_size=batch_size,
-        parameter_servers=servers,
-        dataset_size=dataset_size,
-    )
+        np.arange(1, len(x) + 1), x, x * (1 - spread), x * (1 + spread), single=float(x[0]), batch_size=batch_size,
+        parameter_servers=servers, dataset_size=dataset_size,
+    )  # fmt: skip
 
 
 SATURATING = curve([1.0, 2.0, 2.9, 3.6, 4.0, 4.1, 4.1, 4.1])

@@ -52,11 +52,9 @@ def round_time(recorded):
 
 def profile(rounds):
     return qm.Profile(
-        source=qm.Source(framework="none"),
-        job=qm.Job(batch_size=1, parameter_bytes=1_000_000, tensors=1),
-        cluster=qm.Cluster(workers=2),
-        rounds=rounds,
-    )
+        source=qm.Source(framework="none"), job=qm.Job(batch_size=1, parameter_bytes=1_000_000, tensors=1),
+        cluster=qm.Cluster(workers=2), rounds=rounds,
+    )  # fmt: skip
 
 
 def computed_of(n):

@@ -123,11 +123,9 @@ def profile_of(ranks, *, units=4, bandwidth=BANDWIDTH, compute=0.05, rounds=8, c
                       operations=operations, groups={"all ranks": ranks})
             )  # fmt: skip
     return Profile(
-        source=Source(framework="pytorch", style="gloo"),
-        cluster=Cluster(workers=ranks),
-        job=Job(batch_size=8, parameter_bytes=units * UNIT, tensors=units),
-        rounds=found,
-    )
+        source=Source(framework="pytorch", style="gloo"), cluster=Cluster(workers=ranks),
+        job=Job(batch_size=8, parameter_bytes=units * UNIT, tensors=units), rounds=found,
+    )  # fmt: skip
 
 
 def test_fast_links_leave_computation():

@@ -21,10 +21,8 @@ def random_network(rng, *, most=3):
             network = qn.Network(
                 [_station(rng, f"s{k}", names, visits=not free) for k in range(K)],
                 classes=[qn.JobClass(c, population=n, think_time=_own(rng)) for c, n in zip(names, N, strict=False)],
-                think_time=_think(rng),
-                routing=routing,
-                reference=f"s{rng.integers(K)}" if free else None,
-            )
+                think_time=_think(rng), routing=routing, reference=f"s{rng.integers(K)}" if free else None,
+            )  # fmt: skip
         except qm.ModelError:  # no unique visit ratios, nothing to do, ...
             continue
         return network, tuple(N) if names else N[0]

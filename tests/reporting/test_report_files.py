@@ -65,13 +65,9 @@ def test_page_is_reproducible_and_atomic(curve, tmp_path):
 
 def test_page_holds_its_questions(curve):
     asked = {
-        "epochs": 2.5,
-        "deadline": 900.0,
-        "price_per_node_hour": 0.4,
-        "budget": 90.0,
-        "min_efficiency": 0.65,
+        "epochs": 2.5, "deadline": 900.0, "price_per_node_hour": 0.4, "budget": 90.0, "min_efficiency": 0.65,
         "dataset_size": 7000,
-    }
+    }  # fmt: skip
     for left_out in (None, *asked):
         given = {name: value for name, value in asked.items() if name != left_out}
         found = held(curve.report(workers=5, **given))["questions"]

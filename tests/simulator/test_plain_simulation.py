@@ -100,19 +100,13 @@ def both(profile, *, workers, steps, transfer_order, sharding, servers, speeds, 
     home = None if servers == profile.cluster.parameter_servers else dealt(profile, servers, sharding)
     awaited = number.get("results", workers - number.get("backup_workers", 0))
     plain = Cluster(
-        profile,
-        slowdown=[speed * (straggling or 1.0) for speed in speeds],
-        links=RATES,
-        worker_links=[own_links or [rate] * workers for rate in RATES],
-        servers=servers,
+        profile, slowdown=[speed * (straggling or 1.0) for speed in speeds], links=RATES,
+        worker_links=[own_links or [rate] * workers for rate in RATES], servers=servers,
         rank=lambda o: float(ORDERS[transfer_order](o)) if o.kind == "fetch" else 0.0,
         home=lambda o: 0 if o.kind == "compute" else o.server if home is None else home[layer(o)],
-        records=[[own[i] for i in range(len(own))] for own in records],
-        mode=mode,
-        awaited=awaited,
-        bound=number.get("staleness_bound", 0),
-        chunk=WINDOW if transfer_order == "multiplexed" else np.inf,
-    ).run(steps * awaited)
+        records=[[own[i] for i in range(len(own))] for own in records], mode=mode, awaited=awaited,
+        bound=number.get("staleness_bound", 0), chunk=WINDOW if transfer_order == "multiplexed" else np.inf,
+    ).run(steps * awaited)  # fmt: skip
     return run, plain
 
 

@@ -170,13 +170,8 @@ def test_links_never_exceed_their_rate(operations, workers, transfer_order, told
         {"loaded_trip": 0.0, "unfairness": 0.4} if told == "none" else {"congestion_control": told, "buffer": buffer}
     )
     settings = {
-        "transfer_order": transfer_order,
-        "seed": seed,
-        "steps": 12,
-        "trace_steps": 12,
-        "links": LINKS,
-        **network,
-    }
+        "transfer_order": transfer_order, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network,
+    }  # fmt: skip
     run = simulate_operations(profile, workers=workers, **settings)
     assert all(share <= 1 + 1e-6 for name, share in run.utilization.items() if name != "compute")
     order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
