@@ -55,24 +55,6 @@ def throughputs(examples):
     return "throughputs.csv"
 
 
-def test_predict_agrees_across_formats(run, told, profile):
-    document = told(f"predict {profile} --workers 1:8")
-    assert document["workers"] == list(range(1, 9))
-    names = ("workers", "steps_per_second", "lower", "upper", "examples_per_second")
-    rows = np.transpose([document[name] for name in names])
-    assert (np.diff(rows[:, [2, 1, 3]]) >= 0).all()
-    assert rows[:, 4] == pytest.approx(32 * rows[:, 1])
-    assert rows[0, 1] == pytest.approx(1 / 0.75)
-    assert (document["bottleneck"], document["saturation_workers"]) == ("transmit link", pytest.approx(0.75 / 0.2))
-    asked = ("predict", profile, "--workers", "8,1,2,4,2")
-    head, *lines = run(*asked, "--format", "csv")[1].strip().split("\n")
-    assert head.startswith("workers,steps_per_second,lower,upper")
-    some = rows[[0, 1, 3, 7], :4]
-    assert [[float(x) for x in line.split(",")[:4]] for line in lines] == [pytest.approx(row) for row in some.tolist()]
-    printed = [line.split()[:4] for line in run(*asked)[1].splitlines() if re.match(r" +\d+ +\d", line)]
-    np.testing.assert_allclose(np.array(printed, dtype=float), some, 5e-3)
-
-
 def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
     assert told(f"predict {throughputs} --workers 16")["steps_per_second"] == [pytest.approx(6.1, rel=0.05)]
     assert told(f"predict {profile} --throughputs {throughputs} --workers 1:16")["profiled_workers"] == 8

@@ -31,7 +31,11 @@ def test_unmeasured_growth_is_assumed():
     assert "growth beyond two nodes is estimated from published jobs" in curve.note
     assert {parameters(curve)[name].origin for name in ("growth", "latency", "latency growth")} == {"assumed"}
     assert curve.at(16) == pytest.approx(16 / 1.36, rel=0.03)
-    assert curve.upper[1] / curve.lower[1] > 1.4
+    width = curve.upper[1] / curve.lower[1]
+    assert width > max(1.4, curve.upper[0] / curve.lower[0])
+    more = table("1 1 1.0\n1 4 1.25\n2 16 1.36\n8 64 1.5", workers=[64], gpus_per_node=8)
+    assert "growth beyond" not in more.note
+    assert more.upper[0] / more.lower[0] < 0.8 * width
 
 
 def test_two_rows_of_one_node():

@@ -134,20 +134,6 @@ def test_parameters_are_recovered_from_precise_measurements():
 # Small tables.
 
 
-def test_growth_beyond_two_nodes_is_unidentified():
-    model = fit_scaling(TWO_NODES, strategy="all-reduce")
-    for name, coordinate in zip([p.name for p in model.parameters[1:]], model.coordinates.T, strict=True):
-        if name in ("growth", "latency", "latency growth"):
-            assert not of(model, name).identified
-            assert coordinate.std() == pytest.approx(1.0, abs=0.1)  # as in the prior
-    assert "beyond two nodes" in model.note
-    low, high = interval(model, [placed(2, 8), placed(4, 8), placed(8, 8)])
-    assert (np.diff(np.log(high / low)) > 0).all()
-    more = fit_scaling([*TWO_NODES, placed(8, 8, 1.5)], strategy="all-reduce")
-    assert "beyond" not in more.note
-    assert np.log(np.divide(*interval(more, [placed(8, 8)])[::-1])) < 0.8 * np.log(high / low)[-1]
-
-
 # Servers.
 
 

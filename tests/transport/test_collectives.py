@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel import transport as qc
-from tests.oracles.schedules import direct, execute, part, routes, schedule
+from tests.oracles.schedules import direct, execute, part, schedule
 
 LINK = qc.Link(1e9, latency=20e-6, reduction_time=2e-10)
 EXCHANGES = [qc.Ring(), qc.RecursiveDoubling(), qc.HalvingDoubling()]
@@ -214,24 +214,6 @@ def test_split_servers_balance_links(nodes, extra):
     assert qc.SplitServers().time(1.0, n, qc.Link(1.0)) == pytest.approx(qc.Ring().time(1.0, n, qc.Link(1.0)))
     for more in (4, 8, 16):  # four workers push everything out of their rack, whose link carries two of them
         assert qc.InRacks(qc.SplitServers(more), 4, 2.0).slowdown(4) == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize("oversubscription", [1.0, 3.0, 8.0, 16.0])
-@pytest.mark.parametrize(("nodes", "per"), [(8, 4), (16, 4), (12, 4), (10, 4), (8, 8)])
-@pytest.mark.parametrize("algorithm", [*EXCHANGES, qc.ParameterServers(), qc.DoubleBinaryTree(blocks=24)], ids=repr)
-def test_racks_slow_schedules_down(algorithm, nodes, per, oversubscription):
-    """Rings as exactly as without racks; others, whose messages meet otherwise on a narrow core, within 15 %."""
-    whole, link, V = schedule(algorithm, nodes), qc.Link(1e9), 1e8
-    longer = execute(whole, V, link, routes(whole, per_rack=per, oversubscription=oversubscription))
-    said = qc.InRacks(algorithm, per, oversubscription)
-    assert said.slowdown(nodes) == pytest.approx(
-        longer / execute(whole, V, link), rel=1e-6 if isinstance(algorithm, qc.Ring) else 0.15
-    )
-    assert said.time(V, nodes, link) == pytest.approx(algorithm.time(V, nodes, qc.Link(1e9 / said.slowdown(nodes))))
-    if oversubscription > per and nodes > per:
-        assert said.slowdown(nodes) > 1.5  # the control
-    if whole.nodes <= per or oversubscription == 1:
-        assert said.slowdown(nodes) == pytest.approx(1.0)
 
 
 def test_racks_inside_or_outside_nodes():
