@@ -25,6 +25,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Lines break where those of a usual terminal do, whatever this one is.
 os.environ["COLUMNS"] = "80"
 
+
+def _in_one_line(error, *arguments, **named):
+    super(queuemodel.QueueModelError, error).__init__(*arguments, **named)
+    assert "\n" not in str(error)
+
+
+# Every error of the package is one line, in every test.
+queuemodel.QueueModelError.__init__ = _in_one_line
+
 # These machines are shared and noisy: no deadline for one example, nor for drawing some; the same ones in every run.
 settings.register_profile(
     "queuemodel", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, print_blob=True

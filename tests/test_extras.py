@@ -35,7 +35,7 @@ def without(hidden, *arguments):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_the_shipped_profile_is_predicted_without_any_extra():
+def test_prediction_needs_no_extra():
     asked = ("predict", DATA / "alexnet-60.json", "--workers", "1:8", "--format", "csv")
     bare, whole = without(HIDDEN, *asked), without([], *asked)
     assert (bare.returncode, bare.stderr) == (0, "")
@@ -55,7 +55,7 @@ def test_a_missing_extra_is_one_line(tmp_path, monkeypatch):
         assert package in EXTRAS[name]
 
 
-def test_all_is_every_extra_but_frameworks_and_tools_and_the_page_lists_each():
+def test_all_extra_and_page_list_extras():
     (named,) = re.findall(r"queuemodel\[(.*)\]", EXTRAS["all"])
     assert set(named.split(",")) == set(EXTRAS) - {"all", "tensorflow", "torch", "notebook", "docs", "test"}
     page = (ROOT / "docs/how-to/install.md").read_text()

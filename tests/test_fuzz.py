@@ -11,7 +11,7 @@ FILES = {"profile": 100, "csv": 100, "placements": 60, "instances": 100, "networ
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_damaged_files_are_refused_in_one_line_or_read_as_sound_numbers(tmp_path, kind):
+def test_damaged_files_are_refused_or_sound(tmp_path, kind):
     if kind in ("trace", "ranks"):
         pytest.importorskip("tensorflow", reason="reading traces needs TensorFlow")
     seeds = FORMATS[kind].seeds()

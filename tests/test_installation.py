@@ -47,7 +47,7 @@ def installed(request, sources, tmp_path_factory):
     return place
 
 
-def test_every_loop_is_compiled_and_the_first_prediction_takes_seconds(installed, sources):
+def test_compiled_wheel_predicts_in_seconds(installed, sources):
     loops = [path.relative_to(sources).with_suffix("") for path in sources.glob("queuemodel/**/*.pyx")]
     imports = "; ".join(f"import {'.'.join(loop.parts)}" for loop in loops)
     assert len(loops) >= 5

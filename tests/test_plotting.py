@@ -48,7 +48,7 @@ def assert_readable(ax):
     assert len(labels) == len(set(labels))
 
 
-def test_throughput_shows_curve_band_bounds_saturation_and_what_was_profiled(curve):
+def test_throughput_figure_shows_the_curve(curve):
     ax = curves.plot_throughput(curve)
     assert_readable(ax)
     drawn = line(ax, "predicted")
@@ -71,7 +71,7 @@ def test_throughput_shows_curve_band_bounds_saturation_and_what_was_profiled(cur
     assert right.get_ylim() == pytest.approx(np.multiply(ax.get_ylim(), curve.batch_size))
 
 
-def test_measured_points_are_black_markers_with_their_intervals():
+def test_measured_points_have_their_intervals():
     points = example_throughputs("alexnet-60")
     curve = qm.fit(points[:3]).throughput(range(1, 9))
     ax = curves.plot_throughput(curve, measured=[(8, 1.94, 1.85, 2.05)])
@@ -87,7 +87,7 @@ def test_measured_points_are_black_markers_with_their_intervals():
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3])
-def test_step_time_adds_up_to_the_step_also_in_the_areas_of_many_workers(model, servers):
+def test_step_time_figure_adds_up(model, servers):
     curve = model.what_if(parameter_servers=servers).throughput(range(1, 9))
     bars = stack(curves.plot_step_time(curve))
     top = np.array([(bars[np.isclose(bars[:, 0], n), 2]).sum() for n in curve.workers])
@@ -100,7 +100,7 @@ def test_step_time_adds_up_to_the_step_also_in_the_areas_of_many_workers(model, 
     assert 0 <= min(area.min() for area in areas) < 0.004 * step.max()
 
 
-def test_compared_curves_are_drawn_with_their_bands_and_named(model):
+def test_compared_curves_are_named(model):
     fast, given = model.what_if(accelerator_speed=3.0), Figure().subplots()
     asked = {"as given": model.throughput(range(1, 9)), "faster": fast.throughput(range(1, 13))}
     assert curves.plot_comparison(asked, ax=given) is given
@@ -116,7 +116,7 @@ def test_compared_curves_are_drawn_with_their_bands_and_named(model):
         curves.plot_comparison({})
 
 
-def test_curves_on_one_axes_have_their_colours_and_one_legend(model, curve):
+def test_shared_axes_have_one_legend(model, curve):
     ax = curve.plot(label="as given")
     faster = model.what_if(accelerator_speed=3.0).throughput(range(1, 33))
     assert faster.plot(ax=ax, label="faster") is ax
@@ -135,7 +135,7 @@ def test_curves_on_one_axes_have_their_colours_and_one_legend(model, curve):
         curves.plot_efficiency(curve, ax=ax)
 
 
-def test_powers_of_two_have_logarithmic_axes_unless_asked(model):
+def test_powers_of_two_are_logarithmic(model):
     curve = model.throughput([1, 2, 4, 8])
     for draw in (curves.plot_throughput, curves.plot_efficiency, curves.plot_step_time):
         ax = draw(curve)
@@ -148,13 +148,13 @@ def test_powers_of_two_have_logarithmic_axes_unless_asked(model):
     assert curves.plot_comparison({"a": curve, "b": curve}).get_yscale() == "log"
 
 
-def test_the_ideal_is_the_rate_of_the_base_times_the_workers(curve):
+def test_ideal_scales_the_base_rate(curve):
     ideal = line(curves.plot_throughput(curve, ideal=True), "ideal")
     np.testing.assert_allclose(ideal.get_ydata(), curve.workers * curve.single)
     assert not [one for one in curves.plot_throughput(curve).get_lines() if one.get_label() == "ideal"]
 
 
-def test_cost_is_drawn_with_its_interval_and_the_choice(curve):
+def test_cost_figure_shows_the_choice(curve):
     asked = {"epochs": 3, "dataset_size": 10**6, "deadline": "20d"}
     plan = qm.plan(curve, price_per_node_hour=2.0, currency="EUR", **asked)
     ax = plan.plot()
@@ -174,7 +174,7 @@ def test_cost_is_drawn_with_its_interval_and_the_choice(curve):
     assert [one.get_label() for one in both.get_lines() if one.get_gid()] == ["a", "b"]
 
 
-def test_efficiency_is_named_in_percent_of_one_worker_each(curve):
+def test_efficiency_is_in_percent(curve):
     ax = curves.plot_efficiency(curve)
     assert_readable(ax)
     shares = curve.steps_per_second / curve.workers / curve.steps_per_second[0]
@@ -182,7 +182,7 @@ def test_efficiency_is_named_in_percent_of_one_worker_each(curve):
     assert [ax.yaxis.get_major_formatter()(share, 0).strip() for share in (0.5, 1.0)] == ["50", "100"]
 
 
-def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
+def test_drawing_changes_no_global_state(curve):
     before, (left, right) = dict(matplotlib.rcParams), Figure().subplots(1, 2)
     assert curves.plot_throughput(curve, ax=left, color="red", label="mine") is left
     assert line(left, "mine").get_color() == "red"
@@ -201,7 +201,7 @@ def test_drawing_uses_given_axes_changes_no_global_and_loads_no_pyplot(curve):
     assert done.stdout == "True False\n"
 
 
-def test_a_family_keeps_its_colour_and_its_members_differ():
+def test_policy_families_share_a_colour():
     colors = {"RankPriced": "red"}
     looks = drawing.styles(["SRPT", "RankPriced(floor=0.5)", "RankPriced"], colors)
     assert looks["RankPriced(floor=0.5)"] == drawing.styles(["RankPriced floor"], colors)["RankPriced floor"]
@@ -211,7 +211,7 @@ def test_a_family_keeps_its_colour_and_its_members_differ():
     assert len({tuple(look.values()) for look in many}) == 20
 
 
-def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tmp_path):
+def test_saved_figures_are_reproducible(curve, tmp_path):
     for name, start in (("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml"), ("plot.PDF", b"%PDF")):
         qm.save_figure(curve.plot(), tmp_path / name)
         first = (tmp_path / name).read_bytes()
@@ -228,7 +228,7 @@ def test_saved_files_are_of_their_kind_the_same_each_time_or_not_there(curve, tm
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_what_a_figure_does_not_take_is_named_with_the_nearest(curve):
+def test_unknown_plot_arguments_are_named(curve):
     ax = Figure().subplots()
     for keyword, said in (("measure", "; did you mean 'measured'"), ("colour", "; did you mean 'color'"), ("zz", "$")):
         with pytest.raises(qm.ModelError, match=f"plot: {keyword} is not an argument{said}"):

@@ -10,7 +10,7 @@ import pytest
 
 import queuemodel as qm
 from queuemodel import example_profile
-from queuemodel.models import curve_of, load, measured_besides, predict, simulate
+from queuemodel.models import curve_of, further_measurements, load, predict, simulate
 from queuemodel.sgd import compare
 
 
@@ -25,7 +25,7 @@ def traced(*, bandwidth=None):
     return qm.Profile(source=qm.Source(framework="test"), cluster=cluster, job=job, steps=[step] * 3)
 
 
-def test_the_strategy_that_is_assumed_of_throughputs_stands_first():
+def test_assumed_strategy_comes_first():
     points = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 2.0), (2, 3.9), (4, 6.0))]
     curve = predict(points, workers=[1, 8])
     offers = qm.plan_instances(points, [qm.Instance("small", price=1.0)], workers=[1, 8], throughput=1.0)
@@ -37,7 +37,7 @@ def test_the_strategy_that_is_assumed_of_throughputs_stands_first():
     np.testing.assert_array_equal(given.steps_per_second, curve.steps_per_second)
 
 
-def test_auto_simulates_operations_of_one_worker_alone():
+def test_auto_simulates_one_worker_profiles():
     assert "trace" in predict(traced(), workers=[1, 2]).method
     assert "mva" in predict(traced(), workers=[1, 2], method="mva").method
     assert "mva" in predict(traced(), workers=[1, 2], batch_size=8).method  # cannot be simulated
@@ -50,7 +50,7 @@ def test_auto_simulates_operations_of_one_worker_alone():
 
 
 @pytest.mark.parametrize("method", ["auto", "mva"])
-def test_throughputs_of_several_workers_calibrate_either_method(method):
+def test_throughputs_calibrate_either_method(method):
     before, curve = (
         predict(traced(), workers=[1, 2, 4], method=method, throughputs=points)
         for points in ([], [qm.Measurement(workers=4, steps_per_second=3.8)])
@@ -64,7 +64,7 @@ def test_throughputs_of_several_workers_calibrate_either_method(method):
 
 @pytest.mark.parametrize("method", ["auto", "mva"])
 @pytest.mark.parametrize("own", [{"bandwidth": 1e7}, {"parameter_servers": 1}, {"batch_size": 4}])
-def test_naming_what_the_profile_has_changes_nothing(method, own):
+def test_profiled_values_are_no_change(method, own):
     profile, asked = traced(bandwidth=1e7), {"workers": [1, 4], "method": method}
     on_own_links = qm.Measurement(workers=4, steps_per_second=3.8, bandwidth=own.get("bandwidth"))
     plain = predict(profile, **asked, throughputs=[qm.Measurement(workers=4, steps_per_second=3.8)])
@@ -77,13 +77,13 @@ def test_naming_what_the_profile_has_changes_nothing(method, own):
 
 @pytest.mark.parametrize("verb", [predict, qm.fit, simulate])
 @pytest.mark.parametrize("data", [None, 3, b"profile.json", qm.fit(traced())])
-def test_what_is_no_measurement_is_refused_by_every_verb(verb, data):
+def test_other_data_is_refused_everywhere(verb, data):
     with pytest.raises(qm.ModelError, match=f"expected a Profile.*got {type(data).__name__}"):
         verb(data, **({"workers": 2} if verb is not qm.fit else {}))
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_a_path_stands_for_what_is_in_the_file(tmp_path, kind):
+def test_paths_stand_for_their_files(tmp_path, kind):
     profile, other, table = traced(bandwidth=1e7), kind(tmp_path / "p.json"), kind(tmp_path / "t.csv")
     profile.save(other)
     Path(table).write_text("workers,steps_per_second\n1,1\n4,3.8\n")
@@ -104,49 +104,11 @@ def test_a_path_stands_for_what_is_in_the_file(tmp_path, kind):
             verb(kind("nowhere.json"))
 
 
-@pytest.mark.parametrize("strategy", ["async-ps", "all-reduce"])
-def test_throughputs_may_say_which_batch_size_they_had(strategy):
-    points = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 16.0))]
-    told, untold = (predict(points, workers=[4], strategy=strategy, **more) for more in ({"batch_size": 32}, {}))
-    assert (told.batch_size, told.at(4)) == (32, pytest.approx(untold.at(4)))
-
-
-@pytest.mark.parametrize("method", ["mva", "trace"])
-def test_one_worker_takes_the_measured_step(method):
-    curve = predict(traced(), workers=[1, 2, 8, 30], method=method)
-    assert curve.steps_per_second[0] == pytest.approx(1 / 0.81, rel=1e-3)
-    assert curve.single == pytest.approx(1 / 0.81, rel=1e-3)
-    assert np.all(curve.lower <= curve.steps_per_second)
-    assert np.all(curve.steps_per_second <= curve.upper)
-    assert curve.steps_per_second[-1] <= 5.0 * 1.02  # the transmit link's capacity
-    assert curve.bottleneck == "transmit link"
-    total = curve.residence_time.sum(axis=1) + curve.think_time
-    np.testing.assert_allclose(total, curve.workers / curve.steps_per_second, rtol=0.05)
-    untraced = [qm.Measurement(workers=1, steps_per_second=2.0)]  # sets the time scale
-    assert predict(traced(), workers=[1], method=method, throughputs=untraced).at(1) == pytest.approx(2.0, rel=1e-3)
-
-
-@pytest.mark.parametrize("method", ["mva", "trace"])
-def test_what_ifs_point_the_right_way(method):
-    profile = traced(bandwidth=10.5e6)
-
-    def at(**changes):
-        return predict(profile, workers=[20], method=method, **changes).steps_per_second[0]
-
-    plain = at()
-    assert at(bandwidth=21e6) > 1.7 * plain
-    assert at(parameter_servers=2) > (1.7 if method == "mva" else 1.5) * plain  # the gradient is one tensor
-    assert at(accelerator_speed=2.0) == pytest.approx(plain, rel=0.03)  # the link is the bottleneck
-    assert at(worker_speeds=[1e-3] * 20) < 0.1 * plain
-    if method == "trace":
-        assert at(parameter_servers=2, worker_speeds=[1.0, *[0.1] * 19]) < 0.6 * at(parameter_servers=2)
-
-
-def test_what_is_measured_besides_is_of_the_profiles_servers_and_its_own_bandwidth(tmp_path):
+def test_extra_measurements_take_profile_servers(tmp_path):
     two = msgspec.structs.replace(traced(), cluster=qm.Cluster(parameter_servers=2))
     (tmp_path / "t.csv").write_text("workers,steps_per_second\n1,2\n")
     found = [(one.workers, one.bandwidth, one.steps_per_second, one.parameter_servers)
-             for one in measured_besides(two, [tmp_path / "t.csv"], [(4, None, 3.8), (8, 1e6, 1.5)])]  # fmt: skip
+             for one in further_measurements(two, [tmp_path / "t.csv"], [(4, None, 3.8), (8, 1e6, 1.5)])]  # fmt: skip
     assert found == [(1, None, 2.0, 1), (4, None, 3.8, 2), (8, 1e6, 1.5, 2)]
 
 
@@ -156,7 +118,7 @@ def test_what_is_measured_besides_is_of_the_profiles_servers_and_its_own_bandwid
      ({"strategy": "sync-ps", "backup_workers": "1"}, 2), ({"strategy": "k-batch-async", "k": "3"}, 1)],
     ids=str,
 )  # fmt: skip
-def test_speeds_of_a_workloads_job_are_those_of_its_prediction(tmp_path, settings, least):
+def test_workload_speeds_are_predictions(tmp_path, settings, least):
     varied().save(tmp_path / "p.json")
     curve = curve_of(tmp_path / "p.json", 4, settings)
     asked = {name: text if name == "strategy" else int(text) for name, text in settings.items()}
@@ -183,45 +145,41 @@ POINT = [qm.Measurement(workers=1, steps_per_second=1.0)]
 SYNC = {"strategy": "sync-ps"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "match"),
-    [
-        ({"method": "magic"}, "method must be"), ({"method": "trace", "batch_size": 8}, "batch_size"),
-        ({"method": "trace", "form": "single"}, "no form 'single'"),
-        ({"throughputs": [(4, 3.8)]}, "expected a Profile or measurements, got int"),
-        ({"congestion_control": "vegas"}, "congestion_control must be one of bbr"),
-        ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
-        ({"data": POINT, "method": "trace"}, "recorded operations"), ({"strategy": "k-sync"}, "needs k"),
-        ({"strategy": "bounded-staleness"}, "needs staleness_bound"), ({"strategy": "k-sync", "k": 0}, "k must be"),
-        ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
-        (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
-        (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k applies to"),
-        (SYNC | {"latency": 1e-3}, "latency applies to strategy 'all-reduce'"),
-        (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order applies to the simulation only"),
-        (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
-        (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
-        (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers requires a profile"),
-        (SYNC | {"data": POINT, "latency": 2}, "latency applies to"),
-        ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
-        *(({"data": POINT} | more | told, f"{next(iter(told))} does not apply to|a profile with recorded")
-          for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
-          for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
-        *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])
-          for method in ("mva", "trace")
-          for wrong in (
-              {"workers": 2.0}, {"workers": [0]}, {"workers": "8"}, {"workers": []}, {"confidence": 1.0}, {"seed": -1},
-              {"seed": 1.5}, {"bandwidth": float("inf")}, {"bandwidth": 0}, {"accelerator_speed": float("nan")},
-              {"parameter_servers": 2.0}, {"worker_speeds": [1.0, -1.0]},
-          )),
-    ],
-)  # fmt: skip
-def test_what_makes_no_sense_is_one_line(asked, match):
-    with pytest.raises(qm.ModelError, match=match) as error:
+@pytest.mark.parametrize(("asked", "match"), [
+    ({"method": "magic"}, "method must be"), ({"method": "trace", "batch_size": 8}, "batch_size"),
+    ({"method": "trace", "form": "single"}, "no form 'single'"),
+    ({"throughputs": [(4, 3.8)]}, "expected a Profile or measurements, got int"),
+    ({"congestion_control": "vegas"}, "congestion_control must be one of bbr"),
+    ({"method": "mva", "parameter_servers": 2, "worker_speeds": [1.0, 0.1]}, "2 parameter servers"),
+    ({"data": POINT, "method": "trace"}, "recorded operations"), ({"strategy": "k-sync"}, "needs k"),
+    ({"strategy": "bounded-staleness"}, "needs staleness_bound"), ({"strategy": "k-sync", "k": 0}, "k must be"),
+    ({"strategy": "k-sync", "k": 9}, "workers must be at least 9, got 2"),
+    (SYNC | {"backup_workers": 2}, "workers must be at least 3, got 2"),
+    (SYNC | {"backup_workers": -1}, "backup_workers must be"), (SYNC | {"k": 2}, "k applies to"),
+    (SYNC | {"latency": 1e-3}, "latency applies to strategy 'all-reduce'"),
+    (SYNC | {"transfer_order": "tic", "method": "mva"}, "transfer_order applies to the simulation only"),
+    (SYNC | {"worker_speeds": [1.0, 0.5], "method": "mva"}, "no rule covers unequal workers"),
+    (SYNC | {"data": POINT, "backup_workers": 1}, "recorded steps"),
+    (SYNC | {"data": POINT, "parameter_servers": 2}, "parameter_servers requires a profile"),
+    (SYNC | {"data": POINT, "latency": 2}, "latency applies to"),
+    ({"data": POINT, "strategy": "k-async", "k": 2}, "recorded steps"),
+    *(({"data": POINT} | more | told, f"{next(iter(told))} does not apply to|a profile with recorded")
+      for more in ({}, {"strategy": "all-reduce"}, {"method": "trace"})
+      for told in ({"congestion_control": "bbr"}, {"buffer": 0.0})),
+    *((wrong | {"method": method}, next(iter(wrong)).split("_")[0])
+      for method in ("mva", "trace")
+      for wrong in (
+          {"workers": 2.0}, {"workers": [0]}, {"workers": "8"}, {"workers": []}, {"confidence": 1.0}, {"seed": -1},
+          {"seed": 1.5}, {"bandwidth": float("inf")}, {"bandwidth": 0}, {"accelerator_speed": float("nan")},
+          {"parameter_servers": 2.0}, {"worker_speeds": [1.0, -1.0]},
+      )),
+])  # fmt: skip
+def test_senseless_questions_are_one_line(asked, match):
+    with pytest.raises(qm.ModelError, match=match):
         predict(**{"data": traced(bandwidth=1e7), "workers": [2]} | asked)
-    assert "\n" not in str(error.value)
 
 
-def test_contention_is_told_of_recorded_steps_and_refused_elsewhere():
+def test_contention_for_recorded_steps_only():
     profile = traced()
     cubic, bbr = (predict(profile, workers=[6], congestion_control=told, buffer=0.05) for told in ("cubic", "bbr"))
     assert bbr.at(6) < 0.97 * cubic.at(6)
@@ -253,7 +211,7 @@ def varied():
     return replace(traced(), steps=steps)
 
 
-def test_strategies_keep_their_order_and_their_rounds():
+def test_strategies_keep_their_order():
     curves = {name: predict(varied(), workers=[4, 8], strategy=name, **numbers) for name, numbers in HALF.items()}
     free = predict(varied(), workers=[4, 8])
     X = {name: curve.steps_per_second for name, curve in curves.items()}
@@ -273,7 +231,7 @@ def test_strategies_keep_their_order_and_their_rounds():
         assert ("iterations_per_second" in curve.to_rows()[0]) == (curve is not curves["bounded-staleness"])
 
 
-def test_both_methods_agree_on_a_barrier_and_unequal_workers_who_never_wait_push_as_often():
+def test_methods_agree_on_a_barrier():
     """Where operations say no more than phases."""
     simulated, network = (predict(traced(), workers=[3], strategy="sync-ps", method=one) for one in ("auto", "mva"))
     assert "trace" in simulated.method
@@ -285,7 +243,7 @@ def test_both_methods_agree_on_a_barrier_and_unequal_workers_who_never_wait_push
     assert batched.iterations_per_second[0] == pytest.approx(predict(traced(), **speeds).at(3) / 3)
 
 
-def test_slow_links_and_stragglers_of_a_curve():
+def test_slow_links_and_stragglers():
     """A slow link costs at most its worker; the curve takes the first workers of the list."""
     profile = example_profile("alexnet-60")
     ask = {"workers": [1, 2], "method": "trace", "seed": 1}

@@ -56,7 +56,7 @@ def asked(profile, strategy, change, workers):
 
 @settings(max_examples=40)
 @given(profiles(), st.sampled_from(sorted(STRATEGIES)), st.sampled_from(CHANGES), st.sampled_from([0.01, 8.0]))
-def test_a_clock_and_a_byte_of_another_size_change_no_answer(profile, strategy, change, seconds):
+def test_units_of_time_and_bytes_cancel(profile, strategy, change, seconds):
     curve = asked(profile, strategy, change, [2, 3, 8])
     other = asked(in_other_units(profile, seconds=seconds, size=5), strategy, change, [2, 3, 8]).faster(seconds)
     for name in ("steps_per_second", "lower", "upper", "bound_lower", "bound_upper", "residence_time", "utilization"):
@@ -69,7 +69,7 @@ def test_a_clock_and_a_byte_of_another_size_change_no_answer(profile, strategy, 
 
 @settings(max_examples=20)
 @given(profiles(), st.sampled_from(sorted(STRATEGIES)), st.data())
-def test_neither_the_order_of_steps_nor_the_company_of_a_number_matters(profile, strategy, data):
+def test_order_of_steps_does_not_matter(profile, strategy, data):
     curve = asked(profile, strategy, {}, [2, 3, 8, 40])
     steps = data.draw(st.permutations(profile.steps))
     shuffled = asked(msgspec.structs.replace(profile, steps=steps), strategy, {}, [2, 3, 8, 40])
@@ -84,7 +84,7 @@ def test_neither_the_order_of_steps_nor_the_company_of_a_number_matters(profile,
     [{"bandwidth": 5e6}, {"batch_size": 32}, {"accelerator_speed": 1.0}, {"collective": "ring"}, {"accumulation": 1},
      {"ranks_per_node": 1}],
 )  # fmt: skip
-def test_naming_what_the_ranks_have_changes_nothing(own):
+def test_recorded_values_are_no_change(own):
     plain, named = (predict(RANKS, workers=[1, 2, 4], **asked) for asked in ({}, own))
     assert named.to_dict() == plain.to_dict()
     assert named.profiled_workers == 2
@@ -95,7 +95,7 @@ def test_naming_what_the_ranks_have_changes_nothing(own):
 
 @pytest.mark.parametrize(("profile", "strategy"), [(SERVERS, "async-ps"), (RANKS, "all-reduce")])
 @pytest.mark.parametrize("speed", [3.0, 0.3])
-def test_a_factor_of_the_accelerators_speed_undoes_its_inverse(profile, strategy, speed):
+def test_inverse_accelerator_factors_cancel(profile, strategy, speed):
     model = fit(profile, strategy=strategy)
     faster = model.what_if(accelerator_speed=speed)
     twice, squared = faster.what_if(accelerator_speed=speed), model.what_if(accelerator_speed=speed * speed)
@@ -104,7 +104,7 @@ def test_a_factor_of_the_accelerators_speed_undoes_its_inverse(profile, strategy
 
 
 @pytest.mark.parametrize("accumulation", [2, 7])
-def test_a_rank_alone_that_computes_faster_than_in_a_group_does_so_in_every_step(accumulation):
+def test_faster_single_rank_accumulates(accumulation):
     alone = fit(RANKS, strategy="all-reduce")
     assert alone.non_compute_time < 0
     several = alone.what_if(accumulation=accumulation)
@@ -117,20 +117,20 @@ TIMED = partial(compare, workers=4, strategies=["sync", "top-k", "k-sync", "asyn
 
 
 @pytest.mark.parametrize(("comparison", "profile"), [(TIMED, SERVERS), (partial(compare, workers=4), RANKS)])
-def test_a_comparison_without_changes_may_name_them(comparison, profile):
+def test_comparison_may_name_recorded_values(comparison, profile):
     own = {"bandwidth": profile.cluster.bandwidth, "accelerator_speed": 1.0, "batch_size": 32}
     plain, none, named = (comparison(profile, **told).to_rows() for told in ({}, {"bandwidth": None}, own))
     assert plain == none == named
 
 
-def test_workers_that_are_all_faster_are_faster_accelerators():
+def test_equal_speeds_are_faster_accelerators():
     both = [TIMED(SERVERS, **asked) for asked in ({"accelerator_speed": 2}, {"worker_speeds": [2.0] * 4})]
     for one, other in zip(*(comparison.to_rows() for comparison in both), strict=True):
         assert one == pytest.approx(other, nan_ok=True)
     assert both[0].rows[1].steps_per_second > 1.2 * TIMED(SERVERS).rows[1].steps_per_second
 
 
-def test_a_profile_that_does_not_say_its_bytes_is_compared_without_links():
+def test_unknown_bytes_compare_without_links():
     steps = [msgspec.structs.replace(one, fetched_bytes=0, pushed_bytes=0, operations=[]) for one in SERVERS.steps]
     untold = msgspec.structs.replace(SERVERS, steps=steps)
     result = compare(untold, workers=4)

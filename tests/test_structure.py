@@ -72,7 +72,7 @@ def test_no_module_needs_itself():
 
 
 @pytest.mark.parametrize(("modules", "folder"), [({"tensorflow", "keras"}, "tensorflow"), ({"torch"}, "pytorch")])
-def test_a_framework_is_imported_only_by_its_adapter(modules, folder):
+def test_frameworks_stay_in_their_adapter(modules, folder):
     users = set()
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -91,7 +91,7 @@ def test_import_is_light():
     assert loaded == "False\n[]\n"
 
 
-def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
+def test_package_attributes_load_on_demand():
     assert set(queuemodel.__all__) <= set(dir(queuemodel))
     assert not {"importlib", "TYPE_CHECKING"} & set(dir(queuemodel))
     assert queuemodel.base.files is units
@@ -102,7 +102,7 @@ def test_what_stands_in_the_package_is_found_when_it_is_asked_for():
         queuemodel.slove  # noqa: B018
 
 
-def test_a_prediction_from_a_profile_loads_no_scipy():
+def test_profile_predictions_load_no_scipy():
     """SciPy's part that it would need takes longer to load than all else."""
     profile = str(PACKAGE / "profile" / "data" / "alexnet-60.json")
     goal = ["--epochs", "1", "--dataset-size", "1000", "--deadline", "1h"]
@@ -120,7 +120,7 @@ def test_a_prediction_from_a_profile_loads_no_scipy():
     assert "error:" not in result.stderr
 
 
-def test_each_test_file_has_a_name_of_its_own():
+def test_test_file_names_are_unique():
     """Pytest imports them by it."""
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(set(names)) == sorted(names)

@@ -49,7 +49,7 @@ LEAST = {"ranks": 2, "steps": 1, "untraced_steps": 0, "noise_steps": 0, "batch_s
 
 @dataclass(frozen=True)
 class Backend(ABC):
-    """What a framework adds to a live run; the fields are its options.
+    """A framework's part of a live run; the fields are its options.
 
     ``model`` is ``"package.module:function"``, or the function itself, where a child process can import it. ``steps``
     are traced, after ``warmup`` ones and before ``untraced_steps`` that are only timed (by default as many).
@@ -81,7 +81,7 @@ class Backend(ABC):
         return self.warmup + self.steps + (self.untraced_steps or 0)
 
     def require(self, time_limit: float) -> None:
-        """Raise what keeps a run from starting, without importing the framework."""
+        """Raise an error if a run cannot start, without importing the framework."""
         name = self.framework
         if importlib.util.find_spec(name) is None:
             hint = f"pip install {name}, or '.[{name}]' in a checkout of queuemodel"
@@ -93,7 +93,7 @@ class Backend(ABC):
 
     @abstractmethod
     def read(self, run: Run) -> Profile:
-        """Make a profile of what was recorded."""
+        """Make a profile of the recorded steps."""
 
     @abstractmethod
     def hosts(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from ..profile.job import Cluster, Job, Source, specified_network
 from ..profile.profile import Profile
 from ..profile.records import Round
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 Interval = tuple[float, float]
 
 #: A received tensor's name, as an operation's input.
@@ -68,7 +68,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """What was recorded of one step; ``where`` names the file in messages."""
+    """The recorded events of one step; ``where`` names the file in messages."""
 
     where: str
     operations: list[TracedOperation]
@@ -112,9 +112,9 @@ def length(intervals: Iterable[Interval]) -> float:
     return sum(end - start for start, end in intervals)
 
 
-def by_step(events: Iterable[T], steps: Sequence[Interval], moment: Callable[[T], float]) -> list[list[T]]:
+def by_step(events: Iterable[Item], steps: Sequence[Interval], moment: Callable[[Item], float]) -> list[list[Item]]:
     """The events whose moment lies within each of the steps, which are in order."""
-    starts, inside = [start for start, _ in steps], [list[T]() for _ in steps]
+    starts, inside = [start for start, _ in steps], [list[Item]() for _ in steps]
     for event in events:
         index = bisect_right(starts, moment(event)) - 1
         if index >= 0 and moment(event) < steps[index][1]:
@@ -155,8 +155,8 @@ def job_and_cluster(job: dict[str, Any], cluster: dict[str, Any], unrecorded: Un
 
 
 def read_files(
-    folder: Path, paths: Sequence[Path], read: Callable[[Path], T], *, names: str = "", progress: bool
-) -> list[T]:
+    folder: Path, paths: Sequence[Path], read: Callable[[Path], Item], *, names: str = "", progress: bool
+) -> list[Item]:
     """What ``read`` makes of each file; with ``names`` refuses a run without files (raises DataError)."""
     if names and not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give a folder of {names} files for each run")

@@ -199,7 +199,7 @@ class Result:
         raise NotImplementedError
 
     def caption(self) -> str:
-        """What the result is, in one text; "" for nothing."""
+        """The result in one text; "" for nothing."""
         return ""
 
     def answer(self) -> str:

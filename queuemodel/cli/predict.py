@@ -13,7 +13,7 @@ from ..curves.goals import GOALS, WORK
 from ..curves.measuring import next_measurement
 from ..curves.plan import plan
 from ..models.instances import plan_instances, read_instances
-from ..models.predict import fit, load_data, measured_besides, predict
+from ..models.predict import fit, further_measurements, load_data, predict
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, Scenario
@@ -26,7 +26,7 @@ from . import options as ask
 def measured_of(options: dict[str, Any]) -> tuple[Any, list[Measurement | Profile]]:
     """The data, and what was measured besides; their options are removed."""
     data = load_data(options.pop("profile"))
-    return data, measured_besides(data, options.pop("throughputs"), options.pop("measured"))
+    return data, further_measurements(data, options.pop("throughputs"), options.pop("measured"))
 
 
 def question_of(options: dict[str, Any]) -> dict[str, Any]:

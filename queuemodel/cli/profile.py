@@ -140,7 +140,7 @@ def record_command(command: tuple[str, ...], output: Path, **settings: int) -> N
     """
     if old := _recorded_files(output):
         raise DataError(f"--output: {old[0]} is there from another run; name a new folder")
-    there = {pytorch.SETTINGS: json.dumps({"folder": str(output.resolve()), "end": True, **settings})}
+    there = {pytorch.RECORD_ENV: json.dumps({"folder": str(output.resolve()), "end": True, **settings})}
     path = os.pathsep.join(filter(None, [str(pytorch.INJECTED), os.environ.get("PYTHONPATH")]))
     try:
         done = subprocess.run(command, env={**os.environ, **there, "PYTHONPATH": path}, check=False)
@@ -161,7 +161,7 @@ def record_command(command: tuple[str, ...], output: Path, **settings: int) -> N
 
 
 def _recorded_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob(pytorch.FILE.format("*")))
+    return sorted(folder.glob(pytorch.TRACE_NAME.format("*")))
 
 
 @ask.command()

@@ -56,16 +56,16 @@ class Convergence(Result):
         return low, high
 
     def examples(self, batch_size: Any) -> Any:
-        """Examples until the target (posterior median) in the unit of what was measured, of the shape of the sizes."""
+        """Examples until the target (posterior median) in the measurements' unit, of the shape of the sizes."""
         return np.median(self._drawn(batch_size), axis=-1)[()]
 
     def interval(self, batch_size: Any, confidence: float = 0.9) -> tuple[Any, Any]:
-        """Between which examples the mean of as many seeds as were measured lies with this probability."""
+        """Interval of the examples until the target, for the mean of the measured number of seeds."""
         lower, upper = self.quantiles(batch_size, tails(confidence))
         return lower, upper
 
     def quantiles(self, batch_size: Any, levels: Sequence[float] | np.ndarray) -> Any:
-        """Quantiles of what `interval` is of: for each level, 0 to 1, of the shape of the batch sizes."""
+        """Quantiles of the examples of `interval`: for each level, 0 to 1, of the shape of the batch sizes."""
         return np.quantile(self._drawn(batch_size) * np.exp(self.error), levels, axis=-1)
 
     def _drawn(self, batch_size: Any) -> np.ndarray:
@@ -176,7 +176,7 @@ def fit_convergence(
 
 
 def relative_convergence(batch_size: int, noise_scale: float | NoiseScale) -> Convergence:
-    """What other batch sizes need where ``batch_size`` needs one batch, from the gradient noise scale only."""
+    """Examples relative to those of one batch size, from the gradient noise scale only."""
     fitted = fit_convergence([(batch_size, [1.0])], noise_scale=noise_scale)
     return replace(fitted, level=np.log(batch_size) - np.log1p(batch_size / fitted.critical), error=np.zeros(LAW_DRAWS))
 

@@ -275,7 +275,7 @@ class ThroughputCurve(Result):
         return rates | dict.fromkeys(("lower", "upper", "measured"), rate)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: lists over `workers`, and what belongs to the whole curve; `load` reads it."""
+        """Plain values: lists over `workers`, and fields of the whole curve; `load` reads it."""
         return {
             "format": FORMAT,
             "version": FORMAT_VERSION,
@@ -409,7 +409,7 @@ class ThroughputCurve(Result):
         return "; ".join(filter(None, [found, limit, f"{percent(self.confidence)} intervals"]))
 
     def notes(self) -> list[str]:
-        """What contradicts the data, is assumed, would narrow the interval; then how it was predicted."""
+        """Contradictions, assumptions, a run that would narrow the interval; then the method."""
         told = self.assumption.removeprefix("assuming ").removesuffix(" is assumed")
         assumption = Note(f"assumed: {told}" if told else "", "assumed")
         method = Note(f"method: {self.method}" if self.method else "")

@@ -197,7 +197,7 @@ def plot_efficiency(
 
 
 def plot_cost(plan: Plan, *, ax: Axes | None = None, label: str = "", **style: Any) -> Axes:
-    """Draw what the training of a plan costs against the nodes, its interval as a band, and the recommended number.
+    """Draw the cost of a plan's training against the nodes, its interval as a band, and the recommended number.
 
     Without a price it is the time; without work, throughput. ``label`` and ``style`` are those of `plot_throughput`.
     """

@@ -135,12 +135,12 @@ class Plan(Result):
         return self.recommendation
 
     def notes(self) -> list[str]:
-        """Why a goal is not met, what is trained and paid for, and how the curve was predicted."""
+        """Goals that are not met, the work and its price, and the curve's method."""
         return list(filter(None, [*self.remarks, self.assumed, *self.curve.notes()]))
 
     @property
     def assumed(self) -> str:
-        """What is trained, and paid for."""
+        """The work to train, and its price."""
         servers = self.curve.parameter_servers
         paid = f"workers and {counted(servers, 'parameter server')} are paid for" if servers else "workers are paid for"
         paid += f", {counted(self.curve.workers_per_node, 'worker')} to a node"
@@ -154,7 +154,7 @@ class Plan(Result):
 
 
 def plan(
-    curve: ThroughputCurve, *, dataset_size: int | None = None, currency: str | None = None, **asked: Unpack[Asked]
+    curve: ThroughputCurve, *, dataset_size: int | None = None, currency: str | None = None, **requested: Unpack[Asked]
 ) -> Plan:
     """Choose numbers of workers from a throughput curve.
 
@@ -201,7 +201,7 @@ def plan(
         raise ModelError(
             f"plan: curve must be a ThroughputCurve, got {type(curve).__name__}; predict gives one of a profile"
         )
-    given = checked(asked, "plan", dataset_size=dataset_size, currency=currency)
+    given = checked(requested, "plan", dataset_size=dataset_size, currency=currency)
     size = dataset_size if dataset_size is not None else curve.dataset_size
     if given.keys() & {"deadline", "price_per_node_hour", "budget"}:
         _require_work(given, size)

@@ -9,7 +9,7 @@ scaling         tables of step times or rates by nodes and GPUs
 
 from .closed_network import ClosedNetworkModel, fit_network, order_statistic, staleness
 from .instances import Instance, InstancePlan, curve_of, plan_instances, read_instances
-from .predict import fit, load, measured_besides, predict, simulate
+from .predict import fit, further_measurements, load, predict, simulate
 from .rounds import (
     SCHEMES,
     AllReduceModel,
@@ -46,8 +46,8 @@ __all__ = [
     "fit_rounds",
     "fit_scaling",
     "fit_shards",
+    "further_measurements",
     "load",
-    "measured_besides",
     "order_statistic",
     "plan_instances",
     "plot_round",

@@ -110,7 +110,7 @@ def _question_of(
     """Data, question and measured throughputs of a verb's arguments."""
     data = cast(Data, as_data(source))
     require_measured(data, verb)
-    measured = as_throughputs(measured_besides(data, throughputs))
+    measured = as_throughputs(further_measurements(data, throughputs))
     require_seed(seed, f"{verb}: seed")
     question = (scenario or Scenario()).updated(**fields)
     require_answerable(data, question)
@@ -347,7 +347,7 @@ def as_data(data: Any) -> Any:
     return read_measurements(data) if table else data
 
 
-def measured_besides(
+def further_measurements(
     data: Any, measured: Measured, points: Iterable[tuple[int, float | None, float]] = ()
 ) -> list[Measurement | Profile]:
     """Throughputs measured besides data, and profiles of several workers, read where they are paths.

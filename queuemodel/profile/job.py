@@ -99,7 +99,7 @@ def specified_network(**network: Any) -> dict[str, Any]:
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the job is, independent of where it runs.
+    """The training job, independent of its machines.
 
     Attributes
     ----------

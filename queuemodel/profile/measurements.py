@@ -121,11 +121,11 @@ class Measurements(Result, Sequence[Measurement]):
         return self.rows[at]
 
     def caption(self) -> str:
-        """How many, of which strategy, and what was assumed."""
+        """Number of measurements, strategy and assumptions."""
         return "; ".join(filter(None, [counted(len(self), "measurement"), self.note]))
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """The measurements without what is known of none."""
+        """The measurements without fields that are empty in all rows."""
         rows = [msgspec.structs.asdict(row) | {"step_time": row.step_time} for row in self]
         usual = msgspec.structs.asdict(Measurement(workers=1, steps_per_second=0.5)) | {"step_time": 0.0}
         if not self.strategy or MEASURED_ALONE in self.note:

@@ -92,7 +92,7 @@ class _Header(msgspec.Struct):
 
 
 class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What two-node profiling yields: where, what, one record per step, and measured throughputs if there are any.
+    """A profile of two nodes: source, cluster, job, one record per step, and measured throughputs if any.
 
     Attributes
     ----------

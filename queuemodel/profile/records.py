@@ -192,7 +192,7 @@ class NoiseScale:
 
 
 def noise_scale(worker_norms: npt.ArrayLike, mean_norms: npt.ArrayLike, *, batch_size: int) -> NoiseScale:
-    """Estimate the noise scale from what a step of data-parallel training has at hand (McCandlish et al., appendix A).
+    """Estimate the noise scale from gradient norms of data-parallel steps (McCandlish et al., appendix A).
 
     The squared norm of one worker's gradient, of b examples, is ``|G|² + tr Σ / b`` on average, that of all
     workers' mean, of B examples, ``|G|² + tr Σ / B``: two equations for both, unbiased; the scale is the ratio of

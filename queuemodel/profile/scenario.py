@@ -337,7 +337,7 @@ class Scenario:
 
     @property
     def specified(self) -> dict[str, Any]:
-        """What differs from the profile, by name."""
+        """Values that differ from the profile, by name."""
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     @property
@@ -366,7 +366,7 @@ class Scenario:
         return left
 
     def on(self, profile: Profile) -> tuple[Profile, Scenario]:
-        """The profile with the effects of this, and what else is specified, without what repeats its machines."""
+        """The profile with this scenario's effects, and its other specified values that differ from the machines'."""
         own: dict[str, Any] = {"bandwidth": profile.cluster.bandwidth, "batch_size": profile.job.batch_size}
         if self.sharding is None:
             own["parameter_servers"] = profile.cluster.parameter_servers

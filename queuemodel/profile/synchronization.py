@@ -63,7 +63,7 @@ class Synchronization:
 
     @property
     def row(self) -> Waiting:
-        """What it waits for."""
+        """The events that it waits for."""
         return SYNCHRONIZATIONS[self.name]
 
     @property
@@ -107,7 +107,7 @@ class Synchronization:
         return self
 
     def partial(self, workers: np.ndarray) -> np.ndarray:
-        """Where so many workers (n,) wait for each other, but not for all in every step."""
+        """Whether n workers (n,) wait for some of each other's steps, but not for all of every step."""
         row, k = self.row, self.number
         if row.number != "k":
             waiting = np.full(workers.shape, k > 0)

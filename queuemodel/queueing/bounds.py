@@ -71,7 +71,7 @@ class Bounds(Result):
         })  # fmt: skip
 
     def caption(self) -> str:
-        """Which bounds, of what."""
+        """Kind of bounds, and the bounded quantity."""
         return f"{self.method} bounds on throughput (1/s) and response time (s), think time {self.think_time:g} s"
 
 

@@ -45,7 +45,7 @@ def read_jmva(path: str | os.PathLike[str]) -> Network:
 
 
 def read_jmva_sweep(path: str | os.PathLike[str]) -> tuple[Network, list[tuple[int, ...]]]:
-    """As `read_jmva`, with the populations (one per class) that the file's what-if asks for; none without one.
+    """As `read_jmva`, with the populations (one per class) of the file's what-if; none without one.
 
     Each has its solution, ``solve(network, population=N)``. Other what-ifs are refused.
     """

@@ -49,7 +49,7 @@ class Sensitivity(Result):
         return np.asarray(-self.dX_dD * self.network.service_demand / np.where(X > 0, X, 1.0))
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per station, and class where there are several; the elasticity shows what is worth speeding up."""
+        """One row per station, and class where there are several; the largest elasticity is best to speed up."""
         network, D = self.network, self.network.class_service_demand
         if not network.classes:
             slopes = {"dX_dD": self.dX_dD[:, None], "elasticity": self.elasticity[:, None]}

@@ -154,7 +154,7 @@ class Solution(Result):
 
     @property
     def bottleneck(self) -> str | None:
-        """The queueing station that works the largest part of what it can at its fastest; None without queues."""
+        """The queueing station of the largest utilization at its fastest rate; None without queues."""
         low = lower(self.network, self.class_populations or self.population)
         every = self.class_throughput[[chain[0] for chain in self.network.chains]]
         load = replace(low, open_load=0.0 * low.open_load).load @ every

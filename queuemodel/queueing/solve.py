@@ -21,7 +21,7 @@ from .stations import LARGEST_POPULATION, number_array
 
 
 class Solver(Protocol):
-    """What `solve` needs of a method: it treats the network as promised, or raises `ModelError`."""
+    """A method of `solve`: it treats the network as promised, or raises `ModelError`."""
 
     def solve(self, network: Network, population: Any) -> Solution:
         """Measures at ``population``: an int without classes, else a tuple with one number per class."""

@@ -262,7 +262,7 @@ class Station:
         return self.speeds(int(self.servers) if self.rates is None else len(self.rates))
 
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
-        """What product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) lacks here, or None.
+        """The condition of product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) that fails, or None.
 
         Where the order decides who waits (first come first served, several preempted servers), service must be
         exponential and the same for all; elsewhere it may be any.

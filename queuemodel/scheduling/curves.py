@@ -197,7 +197,7 @@ class StagedCurve:
         return float(sum(length for length, _ in self.stretches) / time)
 
     def phases(self, steps: float, least: int, most: int, what: str, seen: Curve | None) -> list[Phase]:
-        """The phases of a job of so many steps on ``least`` to ``most`` nodes; policies see ``seen``, if any."""
+        """The phases of a job of n steps on ``least`` to ``most`` nodes; policies see ``seen``, if any."""
         lengths = np.array([length for length, _ in self.stretches])
         ends = np.cumsum(lengths) / lengths.sum() * steps
         ends[-1] = steps
@@ -217,7 +217,7 @@ def _pairs(values: Any, what: str) -> list[tuple[Any, Any]]:
 
 
 def statistical_efficiency(batch_size: float, noise_scale: float, *, first: float) -> float:
-    """What an example is worth at a batch size, relative to the ``first``: (phi + B0) / (phi + B).
+    """Progress per example at a batch size, relative to the ``first``: (phi + B0) / (phi + B).
 
     The gradient noise scale phi is in examples; inf: every example is worth the same (McCandlish et al., 2018).
 
@@ -236,7 +236,7 @@ def statistical_efficiency(batch_size: float, noise_scale: float, *, first: floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchSizes:
-    """How fast a job runs at each of its batch sizes, and what a larger one is worth as training goes on.
+    """A job's speeds by batch size, and the statistical efficiency of batch sizes as training goes on.
 
     Progress counts in steps at the smallest batch size, the *first*: a step at B is worth
     ``B / first * statistical_efficiency(B, ...)`` of them (goodput: Qiao et al., OSDI 2021).
@@ -310,12 +310,12 @@ class BatchSizes:
         return float(sum(steps / gain[column] for steps, gain in self._stretches()))
 
     def limit(self, nodes: int) -> int:
-        """Most nodes that a job can use in a cluster of so many."""
+        """Largest number of nodes that a job can use in a cluster of n."""
         known = max(curve.most if isinstance(curve, TableCurve) else nodes for curve in self.curves.values())
         return min(known, nodes, self.most_nodes or nodes)
 
     def chosen(self, *, nodes: int, done: float) -> int:
-        """The batch size of largest goodput on so many nodes, after ``done`` steps at the first batch size."""
+        """The batch size of largest goodput on n nodes, after ``done`` steps at the first batch size."""
         require_count(nodes, "batch sizes: nodes")
         require_number(done, "batch sizes: done")
         phases = self.phases(nodes, nodes, "batch sizes")
@@ -352,7 +352,7 @@ class BatchSizes:
 
 
 class SpeedTables:
-    """Speed tables on 0, 1, ... nodes, one row each; the jobs of a kind share one, and what is computed from it."""
+    """Speed tables on 0, 1, ... nodes, one row each; the jobs of a kind share one and its derived values."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes

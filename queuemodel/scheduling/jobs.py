@@ -95,7 +95,7 @@ class ClusterJob:
         return self.least_nodes if self.requested_nodes is None else self.requested_nodes
 
     def require_room(self, nodes: int, *, where: str, error: type[QueueModelError] = ModelError) -> None:
-        """Raise an ``error`` when a cluster of so many nodes has fewer than the job needs or requests."""
+        """Raise an ``error`` when a cluster of n nodes has fewer than the job needs or requests."""
         for name, wanted in (("least_nodes", self.least_nodes), ("requested_nodes", self.requested)):
             if wanted > nodes:
                 raise error(
@@ -200,7 +200,7 @@ class JobKind:
     @classmethod
     @by_keyword
     def training(cls, name: str, *, epochs: float, dataset_size: int, batch_size: int, **rest: Any) -> JobKind:
-        """A kind whose jobs pass over a data set so many times on average; a step treats ``batch_size`` examples."""
+        """A kind whose jobs train ``epochs`` epochs on average; a step treats ``batch_size`` examples."""
         for value, field in ((epochs, "epochs"), (dataset_size, "dataset_size"), (batch_size, "batch_size")):
             require_number(value, f"kind {name!r}: {field}", positive=True, largest=MOST_EXAMPLES)
         return cls(name, steps=epochs * dataset_size / batch_size, **rest)

@@ -13,7 +13,7 @@ from .curves import MOST_NODES
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """So many nodes, and what the simulation charges (times in seconds)."""
+    """A cluster of n nodes, and the delays of the simulation (times in seconds)."""
 
     count: int
     _: KW_ONLY

@@ -142,7 +142,7 @@ def _interval(values: list[float], confidence: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class StudyRun:
-    """One run of a study: where its workload comes from, and under what it runs."""
+    """One run of a study: the origin of its workload, its policy and its cluster."""
 
     source: Stream | Workload
     policy: Policy
@@ -227,7 +227,7 @@ def run_all(
 def plot_sweep(
     study: Study, *, figure: str = "mean_response_time", against: str = "load", ax: Axes | None = None, **kwargs: Any
 ) -> Axes:
-    """A figure against what was varied, one line per policy, with its interval over replications as a band."""
+    """A figure against the varied setting, one line per policy, with its interval over replications as a band."""
     if against not in study.varied or "policy" not in study.varied:
         raise ModelError(f"plot_sweep: the study varied {', '.join(study.varied)}, not policy and {against!r}")
     kwargs = require_style(kwargs, "lines.Line2D", "figure", "against", "ax")

@@ -28,7 +28,7 @@ class Compressor(ABC):
 
     @abstractmethod
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        """What the receiver decodes, shape (S, ..., d); each run S draws from its own generator."""
+        """The decoded vectors, shape (S, ..., d); each run S draws from its own generator."""
 
     @abstractmethod
     def bits(self, dimension: int) -> float:
@@ -191,7 +191,7 @@ class Anchored(LocalSteps):
 
     @abstractmethod
     def send(self, state: State, moment: Moment) -> Sent:
-        """Move the anchor by what workers send of their ``moved``, shape (S, n, d)."""
+        """Move the anchor by the workers' messages of their ``moved``, shape (S, n, d)."""
 
     def model(self, state: State) -> np.ndarray:
         return state["anchor"][:, 0]
@@ -199,7 +199,7 @@ class Anchored(LocalSteps):
 
 @dataclass(frozen=True)
 class DoubleCompression(Anchored):
-    """Error feedback at the workers and at the server: what compression loses is kept and sent later.
+    """Error feedback at the workers and at the server: compression errors are kept and sent later.
 
     DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019). Worker: m <- momentum m + g,
     p = eta (momentum m + g) + e, sends C(p), keeps e = p - C(p); server: the same with the mean of the messages. e is

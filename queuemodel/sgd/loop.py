@@ -68,7 +68,7 @@ Transfer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Clock:
-    """What a step costs in seconds: a gradient of a mini-batch takes ``step`` on average, gamma distributed."""
+    """Seconds of a step: a gradient of a mini-batch takes ``step`` on average, gamma distributed."""
 
     step: float = 1.0
     cv: float = 0.0  #: coefficient of variation; 1 is exponential
@@ -89,7 +89,7 @@ class Clock:
     def durations(
         self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0
     ) -> np.ndarray:
-        """Seconds of so many gradients, each of so many mini-batches."""
+        """Seconds of gradients, each of ``batches`` mini-batches."""
         seconds = np.full(shape, self.step * batches)
         if self.cv:
             seconds = self.step * self.cv**2 * rng.gamma(batches / self.cv**2, size=shape)

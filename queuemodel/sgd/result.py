@@ -111,7 +111,7 @@ TIME_DRAWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What one strategy does; steps count single workers' gradients."""
+    """One strategy's steps and seconds; steps count single workers' gradients."""
 
     name: str
     steps_per_second: float
@@ -177,7 +177,7 @@ class Comparison(Result):
         return self.rows[int(chances.argmax())] if chances.any() else None
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A row for each strategy, the fastest first; None for what is unknown."""
+        """A row for each strategy, the fastest first; None where unknown."""
         reach = normal_quantile(self.confidence)
         low, middle, high = self.interval.tolist()
         steps, time = ("steps_vs_one", "time_vs_one") if self.relative else ("steps_to_target", "seconds")
@@ -228,7 +228,7 @@ class Comparison(Result):
         return f"{found}; {percent(self.confidence)} intervals"
 
     def notes(self) -> list[str]:
-        """What stands in for the job, and what to know before trusting it."""
+        """The problem that stands in for the job, and limits of the answer."""
         return [*([f"trained on a stand-in, {self.problem}"] if self.problem else []), *self.remarks]
 
     def caption(self) -> str:
@@ -274,7 +274,7 @@ class StrategyPlan(Result):
     _digits = 3
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A row for each choice; None for what is unknown."""
+        """A row for each choice; None where unknown."""
         return [{name: finite(value) for name, value in vars(choice).items()} for choice in self.choices]
 
     def to_dict(self) -> dict[str, Any]:

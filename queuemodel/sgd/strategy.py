@@ -40,7 +40,7 @@ def require_fields(value: Any) -> None:
 
 
 class Sent(NamedTuple):
-    """What a step sent, for each of S runs (arrays of shape (S,)) or for all alike; by default nothing."""
+    """A step's communication, for each of S runs (arrays of shape (S,)) or for all alike; by default none."""
 
     up: float | np.ndarray = 0.0  # bits that a worker sent and received, mean over the workers
     down: float | np.ndarray = 0.0
@@ -63,7 +63,7 @@ class Moment(NamedTuple):
 
 
 class Strategy(ABC):
-    """A way of training. Values are frozen; what changes is in the `State`."""
+    """A way of training. Values are frozen; the `State` changes."""
 
     #: Gradients are those of all examples of a worker's share, not of a mini-batch.
     exact = False
@@ -110,7 +110,7 @@ class LocalSteps(Strategy):
 
     @abstractmethod
     def synchronize(self, state: State, moment: Moment) -> Sent:
-        """Change the state by what the workers send."""
+        """Change the state by the workers' messages."""
 
 
 def nesterov(momentum: float, state: State, gradients: np.ndarray) -> np.ndarray:

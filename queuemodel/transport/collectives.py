@@ -26,7 +26,7 @@ Traffic = list[np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Costs of a message between two nodes whose links carry as much in each direction."""
+    """Costs of a message between two nodes whose links have the same bandwidth in each direction."""
 
     bandwidth: float  #: bytes per second of a node's link, each direction
     _: KW_ONLY
@@ -44,10 +44,10 @@ HALVES = {"all-reduce": (2, 1), "reduce-scatter": (1, 1), "all-gather": (1, 0)}
 
 
 class Algorithm(Protocol):
-    """An algorithm of collectives; of all-reduces unless it says otherwise."""
+    """An algorithm of collectives, by default of all-reduces."""
 
     def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
-        """Seconds until all of ``nodes`` nodes have what a collective of ``message_bytes`` bytes (arrays too) gives.
+        """Seconds until all ``nodes`` have the result of a collective of ``message_bytes`` bytes (arrays too).
 
         Raises
         ------
@@ -277,7 +277,7 @@ class SplitServers:
         return 2 * k * (n - 1) / (n * n + k * n - 2 * k) if k < n else 1.0
 
     def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
-        """2 n (n-1) / (n² + k n - 2 k) V/B, with latency for a push and a fetch; what small blocks tend to.
+        """2 n (n-1) / (n² + k n - 2 k) V/B, with latency for a push and a fetch; the limit of small blocks.
 
         For more extra servers than workers the workers' own links limit: V/B. A schedule of k blocks takes 1/(2 k)
         longer (with almost as many extra servers as workers 2 % more), and a latency for each of its rounds.
@@ -335,7 +335,7 @@ class Hierarchical:
         return getattr(self.between, "servers", 0)
 
     def machines(self, ranks: int) -> int:
-        """Nodes of so many ranks."""
+        """Nodes of n ranks."""
         return -(-ranks // self.ranks_per_node)
 
     def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
@@ -350,7 +350,7 @@ class Hierarchical:
         return Ring().time(message_bytes, g, self.inside, kind=kind) + between
 
     def traffic(self, nodes: int) -> Traffic:
-        """Of ``nodes`` ranks: what their nodes send each other."""
+        """Of ``nodes`` ranks: traffic between their nodes."""
         return self.between.traffic(self.machines(nodes))
 
 

@@ -29,7 +29,7 @@ from .collectives import (
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Nodes joined directly by links (from node to node, both directions listed), which all carry as much."""
+    """Nodes joined directly by links (from node to node, both directions listed) of the same bandwidth."""
 
     nodes: int
     links: tuple[tuple[int, int], ...]
@@ -89,7 +89,7 @@ class MultiTree:
         return max((join[0] for join in self.joins), default=0)
 
     def time(self, message_bytes: Size, nodes: int, link: Link, *, kind: str = "all-reduce") -> Size:
-        """2 S (α + V/(n B)) + (n-1)/n V γ; never below what its schedule takes on its topology. One node: nothing."""
+        """2 S (α + V/(n B)) + (n-1)/n V γ; never below its schedule's time on its topology. One node: nothing."""
         require_kind(kind, ["all-reduce"], self)
         if nodes not in (1, self.topology.nodes):
             raise ModelError(f"MultiTree: its topology has {self.topology.nodes} nodes, not {nodes}")
@@ -148,7 +148,7 @@ class Hoplite:
         return round(message_bytes / (link.bandwidth * link.latency))
 
     def depth(self, message_bytes: float, objects: int, link: Link) -> int:
-        """Depth of the binary tree above the chains for so many objects to be reduced to a receiver; 0: one chain."""
+        """Depth of the binary tree above the chains to reduce n objects to a receiver; 0: one chain."""
         m, k = objects + 1, self.chain_cap(message_bytes, link)
         return max(0, min(math.ceil(math.log2((m + 1) / (k + 1))), math.floor(math.log2(m + 1))))
 
@@ -179,7 +179,7 @@ class Hoplite:
         return hops * link.latency + transit + message_bytes * link.reduction_time
 
     def broadcast_time(self, message_bytes: float, nodes: int, link: Link) -> float:
-        """⌈lg n⌉ α + V/B: receivers pass on what they have got so far; approximate, a lower bound of any broadcast."""
+        """⌈lg n⌉ α + V/B: receivers pass on the blocks they have; approximate, a lower bound of any broadcast."""
         if nodes == 1:
             return 0.0
         return (nodes - 1).bit_length() * link.latency + message_bytes / link.bandwidth

@@ -12,7 +12,8 @@ TRACES = DATA / "alexnet-60" / "trace"
 
 
 def follow_script(settings, say):
-    """Messages are said; a word is done."""
+    """Messages are said; a word is done. Whoever ends says so in a file, since processes start when they can."""
+    ending = Path(settings["traces"]).parent / "ending"
     for act in settings["acts"]:
         if isinstance(act, dict):
             say(**act)
@@ -26,12 +27,14 @@ def follow_script(settings, say):
         elif act == "hang":
             time.sleep(600)
         elif act == "die":
+            ending.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         elif act == "end late":
-            time.sleep(0.3)
-        elif act == "fail late":
-            time.sleep(0.3)
-            raise ValueError("who was killed?")
+            ending.touch()
+            time.sleep(0.1)
+        elif act == "await another's end":
+            while not ending.exists():
+                time.sleep(0.01)
         elif act.startswith("raise "):
             raise ValueError(act.removeprefix("raise "))
         else:

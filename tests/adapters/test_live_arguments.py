@@ -33,30 +33,26 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("backend", "settings", "said"),
-    [
-        *((backend, {name: bad}, f"^{name} must be .* got {bad!r}$") for backend, name, bad in OPTIONS),
-        *((PS, {"model": bad}, r"^model: .* or one of mlp, cnn, embedding, transformer, got") for bad in NAMES),
-        *((TORCH, {"model": bad}, "^model: must be 'package.module:function', got") for bad in NAMES),
-        (PS, {"model": "mpl"}, "one of mlp.*did you mean 'mlp'"),
-        *((PS, {"ps": "a:1", "worker": bad}, r"^worker: .*got ") for bad in ADDRESSES),
-        (PS, {"ps": "a:1"}, "worker: give both ps and worker"),
-        (PS, {"worker": "a:1"}, "ps: give both"),
-        (PS, {"ps": "a:1", "worker": "a:1"}, "must not be the parameter server's address"),
-    ],
-)
-def test_bad_options(backend, settings, said):
+@pytest.mark.parametrize(("backend", "settings", "said"), [
+    *((backend, {name: bad}, f"^{name} must be .* got {bad!r}$") for backend, name, bad in OPTIONS),
+    *((PS, {"model": bad}, r"^model: .* or one of mlp, cnn, embedding, transformer, got") for bad in NAMES),
+    *((TORCH, {"model": bad}, "^model: must be 'package.module:function', got") for bad in NAMES),
+    (PS, {"model": "mpl"}, "one of mlp.*did you mean 'mlp'"),
+    *((PS, {"ps": "a:1", "worker": bad}, r"^worker: .*got ") for bad in ADDRESSES),
+    (PS, {"ps": "a:1"}, "worker: give both ps and worker"), (PS, {"worker": "a:1"}, "ps: give both"),
+    (PS, {"ps": "a:1", "worker": "a:1"}, "must not be the parameter server's address"),
+])  # fmt: skip
+def test_bad_options_are_refused(backend, settings, said):
     refused(backend, said, **{"model": "a.b:c"} | settings)
 
 
-def test_a_model_is_a_function_that_other_processes_can_import():
+def test_models_are_importable_functions():
     refused(PS, "put it at the top level of a module", lambda: None)
     assert PS(json.dumps).model == "json:dumps"
     assert TORCH("train.jobs:make").model == "train.jobs:make"
 
 
-def test_the_steps_of_each_number_of_ranks_add_up():
+def test_step_totals_by_number_of_ranks():
     counts = {"steps": 6, "warmup": 3, "noise_steps": 7}
     last = TORCH("a.b:c", ranks=4, untraced_steps=2, **counts)
     every = [PS("mlp"), PS("mlp", steps=7, warmup=1), RANKS("mlp"), RANKS("mlp", ranks=3, **counts), last]
@@ -75,7 +71,7 @@ def test_only_this_machine_is_here():
     assert [processes.is_here(host) for host in hosts] == [True, True, False, False]
 
 
-def test_what_cannot_be_written_and_who_does_not_answer(tmp_path, monkeypatch, addresses):
+def test_unwritable_outputs_and_silent_servers(tmp_path, monkeypatch, addresses):
     for output in (tmp_path, tmp_path / "absent" / "p.json", "/proc/p.json"):
         refused(PS, "cannot be written", "mlp", output=output)
     (tmp_path / "old.pb").write_text("x")
@@ -88,7 +84,7 @@ def test_what_cannot_be_written_and_who_does_not_answer(tmp_path, monkeypatch, a
 
 
 @pytest.mark.parametrize(("backend", "package"), [(PS, "tensorflow"), (RANKS, "tensorflow"), (TORCH, "torch")])
-def test_a_missing_framework_is_named_with_its_extra(monkeypatch, backend, package):
+def test_missing_framework_names_its_extra(monkeypatch, backend, package):
     monkeypatch.setitem(sys.modules, package, None)
     refused(
         backend, rf"needs {package}: pip install {package}, or '.\[{package}\]'", "a.b:c", error=MissingDependencyError
@@ -98,21 +94,16 @@ def test_a_missing_framework_is_named_with_its_extra(monkeypatch, backend, packa
 SERVE = "serve --ps a:1 --worker b:1 --job"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("serve --job ps", "--ps"),
-        (f"{SERVE} chief", "chief"),
-        (f"{SERVE} ps --ps a", "--ps: must be HOST:PORT"),
-        ("profile a:b --framework torch --ps a:1", "--ps: not for --framework torch"),
-        ("profile a:b --framework torch --batch-size 3", "--batch-size: not for --framework torch"),
-        ("profile a:b --ranks 3", "--ranks: not for --framework tensorflow"),
-        ("profile a:b --noise-steps 3", "--noise-steps: not for --framework tensorflow"),
-        ("profile a:b --strategy all-reduce --ps a:1", "--ps: not for --framework tensorflow --strategy all-reduce"),
-        ("profile a:b --strategy async-ps --framework torch", "--strategy: async-ps is not for --framework torch"),
-    ],
-)
-def test_commands_refuse_what_is_not_for_them(monkeypatch, run, words, said):
+@pytest.mark.parametrize(("words", "said"), [
+    ("serve --job ps", "--ps"), (f"{SERVE} chief", "chief"), (f"{SERVE} ps --ps a", "--ps: must be HOST:PORT"),
+    ("profile a:b --framework torch --ps a:1", "--ps: not for --framework torch"),
+    ("profile a:b --framework torch --batch-size 3", "--batch-size: not for --framework torch"),
+    ("profile a:b --ranks 3", "--ranks: not for --framework tensorflow"),
+    ("profile a:b --noise-steps 3", "--noise-steps: not for --framework tensorflow"),
+    ("profile a:b --strategy all-reduce --ps a:1", "--ps: not for --framework tensorflow --strategy all-reduce"),
+    ("profile a:b --strategy async-ps --framework torch", "--strategy: async-ps is not for --framework torch"),
+])  # fmt: skip
+def test_commands_refuse_options_of_others(monkeypatch, run, words, said):
     monkeypatch.setattr("warnings.showwarning", None)
     status, _, shown = run(*words.split())
     assert status
@@ -123,7 +114,8 @@ def test_commands_refuse_what_is_not_for_them(monkeypatch, run, words, said):
 # the machine: internals, since no public function can be told another machine
 
 
-def test_own_addresses_are_given_to_nobody_else_and_a_server_of_ours_may_listen_there():
+def test_own_addresses_are_reserved():
+    """Nobody else binds them; a server of ours may listen there."""
     with processes.own_addresses(3) as addresses:
         host, port = processes.split_address(addresses[0], where="")
         assert len(set(addresses)) == 3

@@ -34,7 +34,7 @@ def two(profile):
 
 
 @pytest.mark.parametrize("case", ["slow-input", "late-input"])
-def test_waiting_for_a_data_set_is_no_computation(case):
+def test_waiting_for_data_is_no_computation(case):
     """One rank and two that compute for 0.3 s, and seconds of untraced rounds by the number of ranks."""
     folder = DATA / "mirrored" / case
     profile = read_mirrored([folder / "trace_n1", folder / "trace_n2"], batch_size=32)
@@ -131,7 +131,7 @@ def delayed(pauses):
     return edit
 
 
-def test_what_is_done_between_steps_now_and_then_is_no_part_of_them(tmp_path):
+def test_pauses_of_some_steps_are_excluded(tmp_path):
     """Evaluation after every third step, say; what is done after every one, such as waiting for input, is."""
 
     def seconds(pauses):
@@ -154,7 +154,7 @@ def marked_late(plane, kinds, names):
             event.offset_ps, event.duration_ps = event.offset_ps + late, event.duration_ps - late
 
 
-def test_batches_that_are_taken_between_steps_are_waited_for_in_the_step_before(tmp_path):
+def test_batches_taken_between_steps_count_before(tmp_path):
     runs = [DATA / "mirrored" / "slow-input" / run for run in ("trace_n1", "trace_n2")]
     late = [edited(run, tmp_path / run.name, marked_late) for run in runs]
     within, between = (read_mirrored(some, batch_size=32).rounds[:-1] for some in (runs, late))
@@ -163,7 +163,7 @@ def test_batches_that_are_taken_between_steps_are_waited_for_in_the_step_before(
         assert found == pytest.approx(expected, rel=0.1)
 
 
-def test_packs_of_metrics_may_leave_nothing_to_share(tmp_path):
+def test_metric_packs_leave_nothing_to_share(tmp_path):
     """Keras' model.fit reduces its metrics as well; the gradients' pack is known to the byte."""
     run = edited(MLP / "trace_n2", tmp_path, with_metrics)
     profile = read_mirrored([run], batch_size=64, parameter_bytes=MLP_BYTES)
@@ -203,11 +203,11 @@ def test_what_a_run_lacks_is_said(tmp_path):
         (TINY, ":CollectiveReduceV2", ":Nothing", "no all-reduce among two ranks or more"),
     ],
 )
-def test_what_is_no_round_of_gradients_is_refused(tmp_path, run, before, after, said):
+def test_other_collectives_are_refused(tmp_path, run, before, after, said):
     refused([renamed(run / "trace_n2", tmp_path, before, after)], said, parameter_bytes=1000)
 
 
-def test_the_command_tells_a_folder_of_ranks_from_one_of_servers(tmp_path, run):
+def test_command_distinguishes_ranks_from_servers(tmp_path, run):
     command = ("import-trace", "--batch-size", 8, "-o", tmp_path / "p.json")
     asked = (TINY / "trace_n1", TINY / "trace_n2", "--parameter-bytes", "244kB", "--workers", 2)
     assert "--workers: traces of data-parallel training contain that" in run(*command, *asked)[2]
@@ -226,7 +226,7 @@ def profiled(*model, **settings):
 
 
 @pytest.mark.live
-def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
+def test_live_profile_of_three_ranks(family, tmp_path):
     profile = profiled("mlp", output=tmp_path / "p.json", ranks=3, steps=4, warmup=2, batch_size=16)
     each = [(ranks, rank) for ranks in (1, 2, 3) for rank in range(ranks) for _ in range(4)]
     assert [(one.ranks, one.rank) for one in profile.rounds] == each

@@ -66,7 +66,7 @@ def only(step):
     return found
 
 
-def test_a_known_schedule_has_its_phases_and_dependencies():
+def test_known_schedule_has_phases_and_dependencies():
     """Of a computation with what waits for the same, as bwd_b with fwd_b; what is implied by the rest is left out."""
     derived, whole = derive([two_layers()]), two_layers()
     (step,) = derived.steps
@@ -90,7 +90,7 @@ def test_a_known_schedule_has_its_phases_and_dependencies():
         assert (merged.start, merged.end) == pytest.approx((0.031, 0.061))
 
 
-def test_what_is_sent_counts_each_time_and_a_parameter_once():
+def test_bytes_count_per_transfer():
     """Also for another worker; what servers send each other is no push."""
     again = op("a/read_again", ["a"], 1, 2, task=SERVER, kind="Identity")
     derived = derive([also(two_layers(), again, fetch("a/read_again", 1_000, 20_000, 400_000))])
@@ -104,7 +104,7 @@ def test_what_is_sent_counts_each_time_and_a_parameter_once():
     assert (found.pushed_bytes, found.push) == (500_000, pytest.approx(0.029997))
 
 
-def test_control_messages_are_dependencies_only_and_lost_transfers_are_put_back():
+def test_control_messages_and_lost_transfers():
     whole = two_layers()
     found = only(also(whole, push("fwd_a", 31_000, 60_000, 0)))
     assert found.push == pytest.approx(0.029997)
@@ -150,7 +150,7 @@ def test_impossible_clocks_are_refused():
         derive([two_layers(transfers=[fetched, other, early, last])])
 
 
-def test_step_time_runs_to_the_next_start_where_the_pause_is_plausible():
+def test_step_time_includes_plausible_pauses():
     """A pause after every step of one recording is the job's own; what comes once, or between files, is not."""
     steps = [two_layers(), shifted(two_layers(), 95_000), shifted(two_layers(), 1_000_000)]
     paced = [shifted(two_layers(), k * 153_000 + 400_000 * (k > 2)) for k in range(5)]
@@ -239,7 +239,7 @@ def as_recorded(step, clocks, asked):
      ((0, 300_000, 0), (60_000, -50_000, 20_000))],
     ids=["one clock", "far", "just apart", "drifting"],
 )  # fmt: skip
-def test_steps_of_a_random_job_are_found_to_the_microsecond(two, ten, asked):
+def test_random_job_is_recovered_exactly(two, ten, asked):
     """Three of one worker, one of which has lost a push, and another's; the last two pauses are not the job's."""
     rng, begins, recorded, truth, times = np.random.default_rng(7), 0, [], [], []
     for k, (pause, collection, own) in enumerate([(3_000, 1_000, 2_000), (12_000, 11_500, 3_000), (10**7, 0, 2_500)]):
@@ -273,7 +273,7 @@ def test_steps_of_a_random_job_are_found_to_the_microsecond(two, ten, asked):
 
 
 @pytest.mark.parametrize(("pause", "late", "names"), [(500, 100, "x"), (501, 100, "xy"), (500, 101, "xy")])
-def test_a_computation_is_cut_at_long_pauses_and_where_something_else_was_awaited(pause, late, names):
+def test_computations_are_cut_at_waits(pause, late, names):
     """Pauses of 0.5 ms and waits of 0.1 ms are none; what is together has the name of the longest."""
     step = [op("w", [], 0, 1, task=SERVER, kind="VariableV2"), op("batch", [], 0, 1_000 + late, kind="IteratorGetNext"),
             op("x", ["w_S1"], 1_000, 2_000), op("y", ["x", "batch"], 2_000 + pause, 2_900 + pause)]  # fmt: skip
@@ -311,23 +311,20 @@ def test_what_is_one_job():
     assert both.steps == derive(alone).steps
 
 
-@pytest.mark.parametrize(
-    ("steps", "said"),
-    [
-        ([step("s0", 0), step("s1", 3_000)], "s1: worker:0 runs this step while it runs s0: two jobs, or clocks"),
-        ([step("s0", 0), step("s1", 3_999)], "s1: worker:0 runs this step while it runs s0"),  # more than half
-        ([step("s0", 0, names="abcd"), step("s1", 10_500, names="ABCD")], "s1: another job than s0"),  # 3 of 7
-        ([step("s0", 0), step("s1", 0)], "s1: the same step as s0"),
-        ([step("s0", 0, names="abcdefg"), step("s1", 10_500, names="ABCDEFG")],
-         "s1: another job than s0: they have 3 operations in common"),
-        ([two_layers(transfers=[])], "step: no RecvTensor"),
-        ([two_layers(operations=[op("x", [], 0, 1)], transfers=[])], r"step: .*only one task \(worker:0\)"),
-        ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), source="master:0")])],
-         "step: .*expected parameter servers in job 'ps'"),
-        ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), destination="ps:1")])],
-         "step: .*expected parameter servers in job"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("steps", "said"), [
+    ([step("s0", 0), step("s1", 3_000)], "s1: worker:0 runs this step while it runs s0: two jobs, or clocks"),
+    ([step("s0", 0), step("s1", 3_999)], "s1: worker:0 runs this step while it runs s0"),  # more than half
+    ([step("s0", 0, names="abcd"), step("s1", 10_500, names="ABCD")], "s1: another job than s0"),  # 3 of 7
+    ([step("s0", 0), step("s1", 0)], "s1: the same step as s0"),
+    ([step("s0", 0, names="abcdefg"), step("s1", 10_500, names="ABCDEFG")],
+     "s1: another job than s0: they have 3 operations in common"),
+    ([two_layers(transfers=[])], "step: no RecvTensor"),
+    ([two_layers(operations=[op("x", [], 0, 1)], transfers=[])], r"step: .*only one task \(worker:0\)"),
+    ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), source="master:0")])],
+     "step: .*expected parameter servers in job 'ps'"),
+    ([two_layers(transfers=[replace(fetch("a/read", 0, 1, 4), destination="ps:1")])],
+     "step: .*expected parameter servers in job"),
+])  # fmt: skip
 def test_what_is_no_job_is_refused(steps, said):
     with pytest.raises(DataError, match=f"^{said}"):
         derive(steps)

@@ -27,7 +27,7 @@ def check(profile, *, ranks, steps, batch_size, parameter_bytes, tensors):
         assert 0 < one.computed <= one.round_time
 
 
-def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
+def test_live_profile_of_three_ranks(family, tmp_path):
     seen = []
     options = {"ranks": 3, "steps": 6, "warmup": 3, "noise_steps": 400, "on_step": lambda *news: seen.append(news)}
     written = {"output": tmp_path / "ddp.json", "traces": tmp_path / "traces"}
@@ -49,23 +49,20 @@ def test_one_rank_two_and_three_on_this_machine(family, tmp_path):
     assert all(curve.steps_per_second > 0)
 
 
-def test_the_same_examples_on_both_ranks_tell_no_noise(family, tmp_path, run):
+def test_same_examples_give_no_noise_scale(family, tmp_path, run):
     command = ("profile", "--framework", "torch", "torch_jobs:same_examples", "-o", tmp_path / "ddp.json")
     status, shown, _ = run(*command, "--steps", 2, "--warmup", 2, "--noise-steps", 3)
     assert (status, Profile.load(tmp_path / "ddp.json").gradient_norms) == (0, [])
     assert "all ranks trained on the same examples" in shown
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        ("no_such_module:f", "No module named 'no_such_module'"),
-        ("live_jobs:raises", r"KeyError: 'train.csv' \(live_jobs.py, line \d+\)"),
-        ("torch_jobs:wrapped", r"process group.*; leave the module as it is: step is given it inside Distributed"),
-        ("torch_jobs:grouped", "must return the module as it is, got a process group of its own besides"),
-        ("torch_jobs:no_step", r"must return a pair \(module, step\), got Sequential"),
-        ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
-    ],
-)
+@pytest.mark.parametrize(("model", "said"), [
+    ("no_such_module:f", "No module named 'no_such_module'"),
+    ("live_jobs:raises", r"KeyError: 'train.csv' \(live_jobs.py, line \d+\)"),
+    ("torch_jobs:wrapped", r"process group.*; leave the module as it is: step is given it inside Distributed"),
+    ("torch_jobs:grouped", "must return the module as it is, got a process group of its own besides"),
+    ("torch_jobs:no_step", r"must return a pair \(module, step\), got Sequential"),
+    ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
+])  # fmt: skip
 def test_a_users_mistakes_are_one_line(family, model, said):
     refused(recorded, DataParallel, model, said=said, error=ProfilingError)

@@ -15,7 +15,7 @@ import queuemodel as qm
 from queuemodel.adapters import read_pytorch
 
 RESNET_BYTES = 4 * 25_557_032
-EVALUATED, ALL_REDUCE = "autograd::engine::evaluate_function", "c10d::allreduce_"
+EVALUATED = "autograd::engine::evaluate_function"
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def brief(trace):
             event["dur"] /= 20
 
 
-def test_one_rank_without_shapes_tells_sizes_computation_and_all_reduces(published):
+def test_one_rank_without_shapes(published):
     folder = published / "resnet50-2xA100"
     profile, said = read(folder)
     trace = events(folder)
@@ -122,7 +122,7 @@ def test_one_rank_without_shapes_tells_sizes_computation_and_all_reduces(publish
 
 @pytest.mark.parametrize("job", ["ddp-alexnet-40", "ddp-resnet50-60"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_one_of_two_ranks_predicts_what_up_to_eight_were_measured_to_take(tmp_path, job, rank):
+def test_one_rank_predicts_eight(tmp_path, job, rank):
     """The project's own testbed, whose network limits: nobody recorded the other rank, nor one alone."""
     shutil.copy(DATA / "ddp" / job / "trace_n2" / f"rank{rank}.pt.trace.json.gz", tmp_path)
     measured = json.loads((DATA / "ddp" / job / "measured.json").read_text())
@@ -133,7 +133,7 @@ def test_one_of_two_ranks_predicts_what_up_to_eight_were_measured_to_take(tmp_pa
     assert np.all((curve.lower < each) & (each < curve.upper))
 
 
-def test_kernels_without_a_launch_belong_to_the_step_before_the_recording(published, copied):
+def test_kernels_without_launch_precede_the_recording(published, copied):
     """Ranks 1 and 3 begin with 64 of them: their rounds seemed to take 18.86 and 18.97 ms."""
     profile, said = read(copied("dlrm-8xV100", brief))
     truth = []
@@ -148,7 +148,7 @@ def test_kernels_without_a_launch_belong_to_the_step_before_the_recording(publis
     assert "ranks recorded" not in qm.predict(profile, workers=[8]).note
 
 
-def test_all_reduces_of_an_earlier_step_are_no_buckets(published, copied):
+def test_earlier_all_reduces_are_no_buckets(published, copied):
     """Three ran in the first step that the program had handed over before: "3 were handed over and 6 ran"."""
 
     def alone(trace):  # what refuses this job is how much it exchanges besides
@@ -168,7 +168,7 @@ def test_all_reduces_of_an_earlier_step_are_no_buckets(published, copied):
     assert "kernels of an earlier step: 614" in said[1]
 
 
-def test_other_traffic_is_weighed_by_its_time(published, copied):
+def test_other_traffic_weighs_by_time(published, copied):
     """All-to-alls of 3 % of the elements that take 30 % of the step; kernels that no record surrounds."""
     refused(published / "dlrm-8xV100", r"c10d::alltoall_base_ and the like take 30 % of the steps \(alltoall: 5\)")
     unrecorded = copied("dlrm-2xV100", lambda trace: drop(trace, lambda e: e["name"] == "nccl:all_to_all"))
@@ -189,14 +189,14 @@ def test_a_kernels_name_says_least(published):
     assert "allgather: 6" in said[1]
 
 
-def test_the_groups_size_is_that_of_the_kernels_where_the_file_has_none(published, copied):
+def test_group_size_from_kernels(published, copied):
     without = copied("resnet50-2xA100", lambda trace: trace.pop("distributedInfo"))
     assert read(without)[0].rounds == read(published / "resnet50-2xA100")[0].rounds
     unknown = copied("hooks-2xV100", lambda trace: trace.pop("distributedInfo"))
     refused(unknown, "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor 'Group size' records")
 
 
-def test_categories_of_pytorch_1_10_and_1_11_are_those_of_later_ones(published, copied):
+def test_categories_of_old_pytorch_versions(published, copied):
     old = {"cpu_op": "Operator", "kernel": "Kernel", "cuda_runtime": "Runtime", "gpu_memcpy": "Memcpy"}
     old["gpu_memset"] = "Memset"
 
@@ -209,7 +209,7 @@ def test_categories_of_pytorch_1_10_and_1_11_are_those_of_later_ones(published, 
     refused(published / "resnet50-pytorch19", "ProfilerStep#5: .*without evaluate_function.*PyTorch 1.10 or newer")
 
 
-def test_one_rank_under_distributed_data_parallel_is_a_single_one(published):
+def test_single_rank_under_data_parallel(published):
     """Its buckets go nowhere; their records tell how large the gradients are."""
     profile, said = read(published / "resnet50-1xV100")
     assert (profile.job.parameter_bytes, profile.job.tensors) == (RESNET_BYTES, 161)
@@ -218,7 +218,7 @@ def test_one_rank_under_distributed_data_parallel_is_a_single_one(published):
                     "ignored nothing"]  # fmt: skip
 
 
-def test_a_programs_own_all_reduces_amid_the_backward_pass_are_its_buckets(published, copied):
+def test_user_all_reduces_are_buckets(published, copied):
     """404 of them, all before the first gradient is accumulated."""
     refused(published / "hooks-2xV100", "neither 'ncclKernel_AllReduce.* nor the records around its launch give its")
 
@@ -233,7 +233,7 @@ def test_a_programs_own_all_reduces_amid_the_backward_pass_are_its_buckets(publi
 
 
 @pytest.mark.parametrize(("cut", "kept"), [(6, [4, 5]), (4, [5, 6]), (5, None)])
-def test_incomplete_steps_are_left_out_at_the_ends(copied, cut, kept):
+def test_incomplete_steps_are_dropped(copied, cut, kept):
     """As where a recording stops before the accelerator has done all."""
 
     def lose(trace):
@@ -250,7 +250,7 @@ def test_incomplete_steps_are_left_out_at_the_ends(copied, cut, kept):
     assert "incomplete steps: 1" in said[1]
 
 
-def test_shapes_that_are_left_out_are_no_scalars(copied):
+def test_missing_shapes_are_no_scalars(copied):
     """PyTorch up to 2.1 writes [] for a list of tensors: a broadcast of buffers beside it must not look large."""
 
     def with_buffers(trace):
@@ -265,7 +265,7 @@ def test_shapes_that_are_left_out_are_no_scalars(copied):
     assert "broadcast: 8" in said[1]
 
 
-def test_a_last_step_in_which_nothing_is_trained_is_left_out(published, copied):
+def test_last_step_without_training_is_dropped(published, copied):
     """As after the last call of profiler.step()."""
 
     def with_another(trace):

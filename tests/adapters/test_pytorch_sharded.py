@@ -48,7 +48,7 @@ def refused(folders, said):
     recording.refused(read, *folders, said=said)
 
 
-def test_units_are_read_as_they_were_trained():
+def test_fsdp_units_are_read_whole():
     """Ten units, gathered for each pass and scattered once, and a computation for each; what waits for what."""
     said = []
     profile = read(FSDP / "trace_n1", FSDP / "trace_n2", say=said.append)
@@ -79,7 +79,7 @@ def test_units_are_read_as_they_were_trained():
     ("nccl-fsdp-kept", "fsdp", [9, 9, 0], 4), ("nccl-fsdp-clipped", "fsdp", [18, 9, 1], 4),
     ("nccl-fsdp1", "fsdp", [17, 9, 0], 8), ("nccl-hsdp", "hsdp", [18, 9, 9], 8),
 ])  # fmt: skip
-def test_steps_over_nccl_are_read_and_replay(job, strategy, kinds, gathered):
+def test_steps_over_nccl_replay(job, strategy, kinds, gathered):
     """Eight blocks and the rest, in float32 or gathered in bfloat16; rates measured without the profiler."""
     folder, said = unpacked(NCCL) / job, []
     profile = read(*sorted(folder.glob("trace_n*")), say=said.append)
@@ -100,16 +100,6 @@ def test_steps_over_nccl_are_read_and_replay(job, strategy, kinds, gathered):
     assert took == pytest.approx(1 / measured(folder)[ranks], rel=0.03)
 
 
-@pytest.mark.parametrize("job", ["nccl-fsdp", "nccl-fsdp1"])
-def test_one_file_over_nccl_is_enough(tmp_path, job):
-    shutil.copytree(unpacked(NCCL) / job / "trace_n2", tmp_path / "trace_n2")
-    (tmp_path / "trace_n2" / "rank1.pt.trace.json").unlink()
-    curve = predict(read(tmp_path / "trace_n2"), workers=[2, 4, 8])
-    truth = np.array([n * measured(unpacked(NCCL) / job)[n] for n in (2, 4, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.09)
-    assert ((curve.lower < truth) & (truth < curve.upper)).all()
-
-
 def test_gradients_over_nccl_are_buckets():
     folder = unpacked(NCCL) / "nccl-ddp"
     profile = read(*sorted(folder.glob("trace_n*")))
@@ -120,25 +110,24 @@ def test_gradients_over_nccl_are_buckets():
     assert took == pytest.approx(1 / measured(folder)[2], rel=0.03)
 
 
-@pytest.mark.parametrize("runs", [["trace_n2"], ["trace_n1", "trace_n2"]])
-def test_two_nodes_predict_eight(runs):
-    curve = predict(read(*(FSDP / run for run in runs)), workers=[2, 4, 8])
-    truth = np.array([n * measured(FSDP)[n] for n in (2, 4, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.06)
-    assert ((curve.lower < truth) & (truth < curve.upper)).all()
-
-
-def test_one_ranks_file_is_enough(tmp_path):
-    shutil.copytree(FSDP / "trace_n2", tmp_path / "trace_n2")
-    (tmp_path / "trace_n2" / "rank1.pt.trace.json.gz").unlink()
-    curve = predict(read(tmp_path / "trace_n2"), workers=[2, 8])
-    truth = np.array([n * measured(FSDP)[n] for n in (2, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.08)
+@pytest.mark.parametrize(("series", "runs", "within"), [
+    (FSDP, ["trace_n2"], 0.06), (FSDP, ["trace_n1", "trace_n2"], 0.06), (FSDP, [], 0.08),
+    *((unpacked(NCCL) / job, [], 0.09) for job in ("nccl-fsdp", "nccl-fsdp1")),
+])  # fmt: skip
+def test_two_nodes_predict_eight(tmp_path, series, runs, within):
+    """From all their ranks' files, or from one alone."""
+    folders = [series / run for run in runs]
+    if not runs:
+        folders = [shutil.copytree(series / "trace_n2", tmp_path / "trace_n2")]
+        next(folders[0].glob("rank1*")).unlink()
+    curve = predict(read(*folders), workers=[2, 4, 8])
+    truth = np.array([n * measured(series)[n] for n in (2, 4, 8)])
+    assert curve.steps_per_second == pytest.approx(truth, rel=within)
     assert ((curve.lower < truth) & (truth < curve.upper)).all()
 
 
 @pytest.mark.parametrize("runs", [["trace_n4"], ["trace_n2", "trace_n4"]])
-def test_groups_inside_a_node_do_not_grow(runs):
+def test_groups_inside_nodes_keep_their_size(runs):
     profile = read(*(HSDP / run for run in runs))
     assert profile.strategy == "hsdp"
     assert profile.rounds[-1].groups == {"inside a node": 2, "across nodes": 2}
@@ -147,7 +136,7 @@ def test_groups_inside_a_node_do_not_grow(runs):
     assert curve.steps_per_second == pytest.approx(truth, rel=0.03)
 
 
-def test_groups_across_nodes_that_do_not_grow_are_refused(copied):
+def test_fixed_groups_across_nodes_are_refused(copied):
     """The shards' group is of neighbours in one run, and in the other of ranks of two nodes."""
 
     def elsewhere(event, ranks):
@@ -161,7 +150,7 @@ def test_groups_across_nodes_that_do_not_grow_are_refused(copied):
     ("SendRecv", "pipeline stages send activations"), ("AllToAll", "an all-to-all, as of experts"),
     ("Reduce", "gradients are reduced to one rank, as by ZeRO"),
 ])  # fmt: skip
-def test_other_parallelism_is_refused_by_its_name(copied, name, said):
+def test_other_parallelism_is_named_and_refused(copied, name, said):
     def other(event, ranks):
         if event["args"]["In msg nelems"] == 30000 and "AllGather" in event["name"]:
             event["name"] = f"ncclDevKernel_{name}_RING_LL"
@@ -177,7 +166,7 @@ def test_collectives_of_unknown_size_are_refused(copied):
     refused(copied(FSDP, ["trace_n2"], unknown), "of a step in .* whose kind, process group or size is not recorded")
 
 
-def test_steps_that_do_not_replay_are_refused(tmp_path):
+def test_steps_without_replay_are_refused(tmp_path):
     """A pause amid a step that nothing recorded explains."""
     shutil.copytree(FSDP / "trace_n2", tmp_path / "trace_n2")
     for path in sorted((tmp_path / "trace_n2").iterdir()):
@@ -194,7 +183,7 @@ def test_steps_that_do_not_replay_are_refused(tmp_path):
     refused([tmp_path / "trace_n2"], "no rule of what waits for what replays the recorded steps: the best misses")
 
 
-def test_steps_of_other_operations_are_left_out(copied):
+def test_steps_of_unlike_operations_are_dropped(copied):
     """Of one step one unit is larger."""
     changed = []
 

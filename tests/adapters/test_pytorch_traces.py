@@ -98,7 +98,7 @@ CONTENTS = [
 ]
 
 
-def test_doubles_mixtures_and_damaged_files_are_refused_by_name(folder, tmp_path):
+def test_copies_mixtures_and_damage_are_refused(folder, tmp_path):
     refused(folder, folder, said="another number of ranks")
     refused(folder, DATA / "ddp" / "ddp-resnet50-60" / "trace_n1", said="another job")
     shutil.copy(folder / "rank0.pt.trace.json.gz", folder / "rank0 (copy).pt.trace.json.gz")
@@ -112,7 +112,7 @@ def test_doubles_mixtures_and_damaged_files_are_refused_by_name(folder, tmp_path
     refused(tmp_path, said=r"no \*.pt.trace.json")
 
 
-def test_a_schedule_that_repeats_writes_several_files_of_a_rank(tmp_path):
+def test_repeated_schedules_write_several_files(tmp_path):
     for path in (JOB / "trace_n2").iterdir():
         trace = decoded(path)
         steps = sorted((e for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep")), key=lambda e: e["ts"])
@@ -188,27 +188,23 @@ def passes(trace, *, reduced_each=False):
 SCATTER = "c10d::_reduce_scatter_base_"
 
 
-@pytest.mark.parametrize(
-    ("edit", "said"),
-    [
-        (without("gloo:all_reduce"), "3 all-reduces were handed over in a step and 0 ran"),
-        (without("autograd::engine"), "without evaluate_function.*record with PyTorch 1.10 or newer"),
-        (without("autograd::engine", "torch::autograd"), "no backward pass"),
-        (without("ProfilerStep"), "no ProfilerStep"),
-        (without("c10d", "gloo", step="#3"), "step 3 reduces no gradients, others do; call profiler.step"),
-        (without("c10d", "gloo"), "no data-parallel reduction of gradients.*call DistributedDataParallel, not its"),
-        (changed("ProfilerStep#4", dur=1e13), "rank0.*round_time"),
-        (changed("gloo:all_reduce", args={"Input type": ["quaternion"]}), "quaternion"),
-        (lambda trace: passes(trace, reduced_each=True), r"#\d+: gradients are reduced more than once; call profiler"),
-        (changed("c10d::allreduce_", name=SCATTER), r"sharded, as by FSDP or ZeRO \(reducescatter: 36\)"),
-        *((also(name, 710_000), "parameters are sharded, as by FSDP or ZeRO.*: 12.*predict steps.csv$")
-          for name in (SCATTER, "c10d::_allgather_base_")),
-        (also("c10d::broadcast_", 710_000), "c10d::broadcast_ and the like move 93 % as many elements"),
-        (changed("c10d::allreduce_", name="c10d::alltoall_base_"),
-         r"no data-parallel reduction of gradients in it \(alltoall: 36\)"),
-    ],
-)  # fmt: skip
-def test_what_is_no_round_of_gradients_is_refused(folder, edit, said):
+@pytest.mark.parametrize(("edit", "said"), [
+    (without("gloo:all_reduce"), "3 all-reduces were handed over in a step and 0 ran"),
+    (without("autograd::engine"), "without evaluate_function.*record with PyTorch 1.10 or newer"),
+    (without("autograd::engine", "torch::autograd"), "no backward pass"), (without("ProfilerStep"), "no ProfilerStep"),
+    (without("c10d", "gloo", step="#3"), "step 3 reduces no gradients, others do; call profiler.step"),
+    (without("c10d", "gloo"), "no data-parallel reduction of gradients.*call DistributedDataParallel, not its"),
+    (changed("ProfilerStep#4", dur=1e13), "rank0.*round_time"),
+    (changed("gloo:all_reduce", args={"Input type": ["quaternion"]}), "quaternion"),
+    (lambda trace: passes(trace, reduced_each=True), r"#\d+: gradients are reduced more than once; call profiler"),
+    (changed("c10d::allreduce_", name=SCATTER), r"sharded, as by FSDP or ZeRO \(reducescatter: 36\)"),
+    *((also(name, 710_000), "parameters are sharded, as by FSDP or ZeRO.*: 12.*predict steps.csv$")
+      for name in (SCATTER, "c10d::_allgather_base_")),
+    (also("c10d::broadcast_", 710_000), "c10d::broadcast_ and the like move 93 % as many elements"),
+    (changed("c10d::allreduce_", name="c10d::alltoall_base_"),
+     r"no data-parallel reduction of gradients in it \(alltoall: 36\)"),
+])  # fmt: skip
+def test_traces_without_rounds_are_refused(folder, edit, said):
     change(folder, edit)
     refused(folder, said=said)
 
@@ -221,7 +217,7 @@ def test_small_communication_besides_is_passed_over(folder):
     assert read(folder) == recorded
 
 
-def test_gradients_that_were_accumulated_are_sent_once(folder, tmp_path):
+def test_accumulated_gradients_are_sent_once(folder, tmp_path):
     recorded, alone = read(JOB / "trace_n1", folder), shutil.copytree(JOB / "trace_n1", tmp_path / "trace_n1")
     change(folder, passes, ranks=(0, 1))
     change(alone, passes)
@@ -235,7 +231,7 @@ def test_gradients_that_were_accumulated_are_sent_once(folder, tmp_path):
             assert [part.ready for part in other] == pytest.approx(later, abs=1e-4)
 
 
-def test_ranks_may_make_their_gradients_in_another_order(folder):
+def test_gradient_order_may_differ_by_rank(folder):
     def swapped(trace):
         for _, own in in_steps(trace):
             first, second, *_ = [event for event in own if event["name"] == "torch::autograd::AccumulateGrad"]
@@ -247,7 +243,7 @@ def test_ranks_may_make_their_gradients_in_another_order(folder):
     assert all(after.gradients[0].bytes == before.gradients[after.rank].bytes for before, after in each)
 
 
-def test_a_bucket_is_what_was_handed_over_though_another_begins_first(folder):
+def test_buckets_follow_the_order_of_issue(folder):
     """As gloo's threads do on a busy machine: the sizes of two rounds seemed to differ."""
 
     def overtake(trace):
@@ -277,7 +273,8 @@ def one_by_one(trace):
         shift += longer
 
 
-def test_reductions_after_the_backward_pass_wait_for_each_other_and_not_for_gradients(folder):
+def test_sequential_reductions_after_backward_pass(folder):
+    """They wait for each other, and not for gradients."""
     change(folder, one_by_one, ranks=(0, 1))
     profile = read_pytorch([folder], batch_size=32, bandwidth=2e6)
     assert all([bucket.ready for bucket in one.buckets] == [one.computed] * 3 for one in profile.rounds)
@@ -303,21 +300,18 @@ def test_what_scripts_send_is_read(scripts, name, sent):
     assert wire[1] == pytest.approx(wire[0], rel=0.01)  # what a cast halves is halved in what-ifs
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("powersgd", "799,210 elements of gradients, and all-reduces of 1,610; what a communication hook sends after"),
-        ("sparse", "every rank gathers the sparse gradients of all; only dense ones"),
-        ("local-sgd", "reduced among an unknown number of 2 ranks; all must reduce together"),
-        ("tensor-parallel", r"no data-parallel reduction of gradients in it \(allreduce: \d"),
-        ("two-models-in-turn", "the steps have different gradients; only steps that all train the same parameters"),
-    ],
-)
-def test_what_a_round_does_not_describe_is_refused(scripts, name, said):
+@pytest.mark.parametrize(("name", "said"), [
+    ("powersgd", "799,210 elements of gradients, and all-reduces of 1,610; what a communication hook sends after"),
+    ("sparse", "every rank gathers the sparse gradients of all; only dense ones"),
+    ("local-sgd", "reduced among an unknown number of 2 ranks; all must reduce together"),
+    ("tensor-parallel", r"no data-parallel reduction of gradients in it \(allreduce: \d"),
+    ("two-models-in-turn", "the steps have different gradients; only steps that all train the same parameters"),
+])  # fmt: skip
+def test_scripts_without_rounds_are_refused(scripts, name, said):
     refused(scripts / name / "trace_n2", said=said)
 
 
-def test_rounds_that_wait_for_a_loader_are_no_shorter_than_batches_take_to_load(scripts):
+def test_loader_bound_rounds_keep_loading_time(scripts):
     folder = scripts / "slow-loader"
     profile = read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
     ((*measured,),) = (found.values() for found in json.loads((folder / "measured.json").read_text()).values())

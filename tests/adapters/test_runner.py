@@ -89,7 +89,7 @@ def kill(number):
     return lambda: os.kill(os.getpid(), number)
 
 
-def test_what_the_leading_process_says_is_recorded(tmp_path):
+def test_leading_process_reports_the_run(tmp_path):
     seen = []
     timed = [{"step": "untraced", "seconds": seconds} for seconds in (0.5, 0.25, 0.75)]
     profile = server(*THREE, *timed, output=tmp_path / "p.json", on_step=lambda *news: seen.append(news))
@@ -102,7 +102,7 @@ def test_what_the_leading_process_says_is_recorded(tmp_path):
     assert seen == [(kind, done, 7) for done, kind in enumerate(kinds, 1)]
 
 
-def test_of_ranks_the_first_speaks_and_all_are_awaited():
+def test_first_rank_reports_for_all():
     norms = [{"workers": [2.0, other], "mean": 1.0} for other in (3.0, float("inf"))]
     timed = [{"seconds": 0.2, "ranks": 2}, {"seconds": 0.1, "ranks": 1}]
     leading = [JOB, *["record"] * 3, STEP, *timed, {"gradient_norms": norms}, {"done": True}, "hang"]
@@ -124,7 +124,8 @@ def test_a_signal_saves_what_is_recorded(tmp_path, number, status):
     assert saved.throughputs[0].steps_per_second == pytest.approx(1 / 0.01)
 
 
-def test_a_signal_while_traces_are_read_loses_nothing_and_one_before_saves_nothing(tmp_path, monkeypatch):
+def test_interrupted_reading_loses_nothing(tmp_path, monkeypatch):
+    """A signal before any step saves nothing."""
     output, early = tmp_path / "p.json", at(1, kill(signal.SIGINT))
     output.write_text("earlier")
     with pytest.raises(Interrupted, match="interrupted; recorded 0 steps") as caught:
@@ -152,32 +153,30 @@ KERAS = "Exception encountered when calling Bad.call().\n\n\x1b[1mshapes 5 and 7
 GRAPH = "Graph execution error:\n\nDetected at node a\n  File x\n\nindices[0,0] = 99\n\t [[{{node a/G}}]] [Op:__x]"
 
 
-@pytest.mark.parametrize(
-    ("acts", "said"),
-    [
-        (["die"], r"^the worker was killed by SIGKILL \(was memory short\?\); recorded 3 steps$"),
-        ([{"failed": "no room"}], "^no room; recorded 3 steps$"),
-        (["oh"], r"^SystemExit: oh \(scripted.py, line \d+\); recorded 3 steps$"),
-        *((["raise " + text], rf"^ValueError: {said} \(scripted.py, line \d+\); recorded 3 steps$")
-          for text, said in (("\n one\ntwo", "one"), (KERAS, "shapes 5 and 7"), (GRAPH, r"indices\[0,0\] = 99"))),
-    ],
-)  # fmt: skip
-def test_a_run_that_fails_keeps_its_steps(acts, said):
+@pytest.mark.parametrize(("acts", "said"), [
+    (["die"], r"^the worker was killed by SIGKILL \(was memory short\?\); recorded 3 steps$"),
+    ([{"failed": "no room"}], "^no room; recorded 3 steps$"),
+    (["oh"], r"^SystemExit: oh \(scripted.py, line \d+\); recorded 3 steps$"),
+    *((["raise " + text], rf"^ValueError: {said} \(scripted.py, line \d+\); recorded 3 steps$")
+      for text, said in (("\n one\ntwo", "one"), (KERAS, "shapes 5 and 7"), (GRAPH, r"indices\[0,0\] = 99"))),
+])  # fmt: skip
+def test_failed_run_keeps_its_steps(acts, said):
     with pytest.raises(EndedEarlyError, match=said) as caught:
         server(*THREE, *acts)
     assert len(caught.value.profile.steps) == 3
 
 
-def test_where_a_server_has_ended_or_a_rank_was_killed_that_is_the_cause():
+def test_dead_server_or_rank_is_named():
+    late = ["await another's end", "raise who was killed?"]
     with pytest.raises(EndedEarlyError, match=r"^the parameter server was killed by SIGKILL"):
-        server(JOB, WARMUP, "fail late", others=[("parameter server", ["die"])])
-    for acts, other in ((["hang"], []), (["oh"], ["end late"])):
+        server(JOB, WARMUP, *late, others=[("parameter server", ["die"])])
+    for acts, other in ((["hang"], []), (late, ["end late"])):
         with pytest.raises(EndedEarlyError, match=r"^the parameter server ended with exit status 0$"):
             server(JOB, WARMUP, *acts, others=[("parameter server", other)])
     with pytest.raises(ProfilingError, match=r"^the rank 1 was killed by SIGKILL"):
-        ranks([JOB, "fail late"], ["die"])
+        ranks([JOB, *late], ["die"])
     with pytest.raises(ProfilingError, match=r"^ValueError: who was killed?"):
-        ranks([JOB, "fail late"], [JOB])
+        ranks([JOB, late[1]], [JOB])
 
 
 @pytest.fixture
@@ -189,7 +188,7 @@ def ahead(monkeypatch):
     return ahead
 
 
-def test_a_time_limit_keeps_what_there_is(ahead):
+def test_time_limit_keeps_recorded_steps(ahead):
     """A tenth of an hour is for reading what is recorded."""
     settings = {"time_limit": 3600, "untraced_steps": 1}
     assert len(server(*THREE, on_step=at(4, lambda: ahead.append(3230.0)), **settings).steps) == 3
@@ -200,7 +199,7 @@ def test_a_time_limit_keeps_what_there_is(ahead):
     assert len(profile.steps) == 3
 
 
-def test_a_time_limit_before_the_first_step_is_an_error(ahead):
+def test_time_limit_before_the_first_step(ahead):
     with pytest.raises(EndedEarlyError, match=r"^time_limit: it was over before any step was recorded; give more s"):
         server(JOB, WARMUP, "hang", on_step=at(1, lambda: ahead.append(595.5)))
     ahead.append(0.0)
@@ -210,7 +209,7 @@ def test_a_time_limit_before_the_first_step_is_an_error(ahead):
     assert len(steps) == 1
 
 
-def test_children_do_not_outlive_a_killed_parent(family):
+def test_children_die_with_their_parent(family):
     parent = subprocess.Popen([sys.executable, "-c", "import test_runner; test_runner.server('hang')"])
     deadline = time.monotonic() + 60
     while len(family()) < 2 and time.monotonic() < deadline:

@@ -39,7 +39,7 @@ def waits(step):
     return {(o.kind, o.name): {step.operations[a].name for a in o.after} for o in step.operations}
 
 
-def test_what_is_told_is_kept_as_told():
+def test_given_values_are_kept():
     assert read(ALEXNET).cluster == Cluster()
     assert read(ALEXNET, buffer=0.0).cluster.origins == {"buffer": "given"}
     assert read(ALEXNET, workers=1).cluster.workers == 1
@@ -48,7 +48,7 @@ def test_what_is_told_is_kept_as_told():
         refused(ALEXNET, name, **{name: 0})
 
 
-def test_waiting_for_the_data_set_is_told():
+def test_waiting_for_data_is_reported():
     """The smaller data sets of other recordings are not waited for, or reading them would warn."""
     fetched = 4 * (400 * 784 + 3 * 400 * 400 + 10 * 400)
     with pytest.warns(QueueModelWarning, match="xplane-slow-input: 8[0-9] % of the steps is waiting for the data set"):
@@ -74,7 +74,7 @@ def test_a_recorded_xplane(servers, shards):
 
 
 @pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
-def test_phases_of_run_metadata_cover_what_its_labels_say(name):
+def test_phases_agree_with_run_metadata(name):
     """Microsecond by microsecond."""
     folder = DATA / name / "trace"
     for path, step in zip(sorted(folder.iterdir()), read(folder).steps, strict=True):
@@ -103,7 +103,7 @@ def test_phases_of_run_metadata_cover_what_its_labels_say(name):
 
 
 @pytest.mark.parametrize("servers", [1, 2])
-def test_tensors_are_asked_for_and_arrive_when_the_profiler_says(servers):
+def test_transfer_times_agree_with_the_profiler(servers):
     """Within a microsecond, which is cut off; steps that were not recorded whole are not read."""
     folder, found = DATA / f"xplane-{servers}ps", {}
     for begin, _, name, told in events_of(folder / "worker0.xplane.pb.gz"):
@@ -149,7 +149,7 @@ def altered(tmp_path, alter, *, in_time=False):
     return edited(XPLANE, tmp_path, edit)
 
 
-def test_arrivals_are_of_any_kernel_that_receives_and_steps_without_them_are_refused(tmp_path):
+def test_arrivals_of_any_receiving_kernel(tmp_path):
     """Every arrival of one gradient, as in the host's memory, or not recorded."""
 
     def arriving_as(kernel_type):
@@ -164,16 +164,13 @@ def test_arrivals_are_of_any_kernel_that_receives_and_steps_without_them_are_ref
     refused(arriving_as("_Else"), r"no step is recorded whole on all tasks \(ps:0, worker:0\): of 12 only parts are")
 
 
-@pytest.mark.parametrize(
-    ("edge", "consumer", "less"),
-    [
-        ("GroupCrossDeviceControlEdges_1/Identity", "Identity", 1280),  # only says "done", ...
-        ("cond/pivot_t/_4", "x", 1280), ("lstm/while/LoopCond/_45", "x", 1280),
-        ("mul_3", "ConstantFolding/x", 1280),  # ... or waits without using the values, which another operation does
-        ("mul_3", "x", 0), ("Func/x/input/_1", "x", 0),
-    ],
-)  # fmt: skip
-def test_small_tensors_share_what_is_left_and_messages_carry_nothing(tmp_path, edge, consumer, less):
+@pytest.mark.parametrize(("edge", "consumer", "less"), [
+    ("GroupCrossDeviceControlEdges_1/Identity", "Identity", 1280),  # only says "done", ...
+    ("cond/pivot_t/_4", "x", 1280), ("lstm/while/LoopCond/_45", "x", 1280),
+    ("mul_3", "ConstantFolding/x", 1280),  # ... or waits without using the values, which another operation does
+    ("mul_3", "x", 0), ("Func/x/input/_1", "x", 0),
+])  # fmt: skip
+def test_unrecorded_sizes_share_the_remaining_bytes(tmp_path, edge, consumer, less):
     """Biases of 2,048 and 512 bytes, whose sizes are not recorded; one gradient's send is made another."""
 
     def alter(kind, stats, texts):
@@ -187,7 +184,7 @@ def test_small_tensors_share_what_is_left_and_messages_carry_nothing(tmp_path, e
     assert {o.bytes for o in profile.steps[0].operations if o.kind == "fetch"} >= {1280}
 
 
-def test_a_tensor_that_a_loop_fetches_again_arrives_again(tmp_path):
+def test_repeated_fetches_arrive_again(tmp_path):
     """Asked for and sent a nanosecond later, it arrives after 0.3 ms."""
 
     def alter(kind, stats, texts):
@@ -204,7 +201,7 @@ def test_a_tensor_that_a_loop_fetches_again_arrives_again(tmp_path):
         assert second.end - first.end == pytest.approx(300e-6, abs=1.1e-6)
 
 
-def test_a_worker_that_recorded_nothing_is_counted_by_what_the_server_sends_it(tmp_path):
+def test_silent_workers_are_counted_by_sends(tmp_path):
     seen = Counter()
 
     def alter(kind, stats, texts):
@@ -217,7 +214,7 @@ def test_a_worker_that_recorded_nothing_is_counted_by_what_the_server_sends_it(t
     assert (profile.cluster.workers, len(profile.steps) < 7) == (2, True)
 
 
-def test_of_steps_that_differ_those_are_read_that_move_most_in_all(tmp_path):
+def test_largest_total_transfer_selects_steps(tmp_path):
     """Eight or nine of twelve without one gradient move more than three with it."""
     seen = Counter()
 
@@ -232,7 +229,7 @@ def test_of_steps_that_differ_those_are_read_that_move_most_in_all(tmp_path):
     assert len(read(altered(tmp_path, alter, in_time=True)).steps) in (8, 9)
 
 
-def test_several_training_steps_in_a_loop_are_refused(tmp_path):
+def test_several_steps_per_execution_are_refused(tmp_path):
     """Two steps under one number are as Keras' steps_per_execution=2 leaves them."""
     numbers = {}
 
@@ -244,7 +241,7 @@ def test_several_training_steps_in_a_loop_are_refused(tmp_path):
     refused(altered(tmp_path, alter), r"all its gradients several times: .* \(steps_per_execution=1\)")
 
 
-def test_rows_looked_up_at_the_server_are_told_from_parameters(tmp_path):
+def test_embedding_rows_are_no_parameters(tmp_path):
     renamed(XPLANE, tmp_path, "MatMul/ReadVariableOp:ReadVariableOp", "MatMul/ReadVariableOp:ResourceGather")
     refused(tmp_path, "tables in which the servers look up rows")
     rest = read(tmp_path, parameter_bytes=XPLANE_BYTES - 256 * 512 * 4)
@@ -263,7 +260,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_copies_and_mixtures_are_refused_by_name(folder):
+def test_copies_and_mixtures_are_refused(folder):
     original = (folder / "0.pb.gz").read_bytes()
     for name, content, said in (
         ("0.pb", gzip.decompress(original), r"0\.pb: the same recording as 0\.pb\.gz beside it; remove one"),
@@ -281,7 +278,7 @@ def test_copies_and_mixtures_are_refused_by_name(folder):
     assert len(whole.steps) == 3
 
 
-def test_recordings_of_tasks_are_there_once_and_all_and_a_coordinators_own_is_passed_over(tmp_path):
+def test_one_recording_per_task(tmp_path):
     shutil.copytree(XPLANE, tmp_path / "a")
     (tmp_path / "chief").mkdir()
     (tmp_path / "chief" / "vm.xplane.pb").write_bytes(
@@ -322,17 +319,14 @@ def hand_made(*, recv=True, tasks=("worker", "ps"), allocation=True, label="[1.9
     return metadata.SerializeToString()
 
 
-@pytest.mark.parametrize(
-    ("how", "size"),
-    [
-        ({}, 2_000_000),
-        ({"allocation": False}, 2_000_000),  # by rate and duration
-        *(({"label": f"[1.9MB] [{rate}b/s]"}, 2_000_000) for rate in ("1.6G", "infM")),
-        *(({"label": f"[1.9MB] [{rate}b/s]", "allocation": False}, 1_992_296) for rate in ("1.6G", "infM")),  # rounded
-        ({"label": "[600B] [1600.000000Mb/s]", "allocation": False}, 600),
-    ],
-)
-def test_bytes_come_from_the_allocation_or_from_the_label(tmp_path, how, size):
+@pytest.mark.parametrize(("how", "size"), [
+    ({}, 2_000_000),
+    ({"allocation": False}, 2_000_000),  # by rate and duration
+    *(({"label": f"[1.9MB] [{rate}b/s]"}, 2_000_000) for rate in ("1.6G", "infM")),
+    *(({"label": f"[1.9MB] [{rate}b/s]", "allocation": False}, 1_992_296) for rate in ("1.6G", "infM")),  # rounded
+    ({"label": "[600B] [1600.000000Mb/s]", "allocation": False}, 600),
+])  # fmt: skip
+def test_bytes_from_allocation_or_label(tmp_path, how, size):
     (tmp_path / "0.pb").write_bytes(hand_made(**how))
     (step,) = read(tmp_path).steps
     assert step.fetched_bytes == size
@@ -340,7 +334,7 @@ def test_bytes_come_from_the_allocation_or_from_the_label(tmp_path, how, size):
     assert [o.after for o in step.operations] == [[], [0]]
 
 
-def test_collecting_the_trace_is_no_part_of_the_pause_between_steps(tmp_path):
+def test_trace_collection_is_no_pause(tmp_path):
     """1.2 ms, and 4.5 us for each of three events, of a pause of 4.9 ms."""
     for number in range(2):
         (tmp_path / f"{number}.pb").write_bytes(hand_made(begin=20_000 * number))
@@ -351,23 +345,20 @@ EMPTY = config_pb2.RunMetadata(step_stats={"dev_stats": [{"device": "x"}]}).Seri
 HALF = gzip.decompress((XPLANE / "ps0.xplane.pb.gz").read_bytes())[:-7]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("0.pb", b"", r"0\.pb: the file is empty"),
-        *(("0.pb", bad, r"0\.pb: no RunMetadata proto, or truncated") for bad in (b"no proto", hand_made()[:-3])),
-        ("0.pb.gz", gzip.compress(hand_made(), mtime=0)[:-12], r"0\.pb\.gz: damaged gzip file"),
-        ("0.pb.gz", gzip.compress(b"hello, no proto", mtime=0), r"0\.pb\.gz: no RunMetadata proto"),
-        ("0.pb", EMPTY, "no operations"),
-        ("0.pb", hand_made(tasks=["worker"], recv=False), r"0\.pb: a trace of only one task \(worker:0\)"),
-        ("0.pb", hand_made(recv=False), r"0\.pb: no RecvTensor event"),
-        ("0.pb", hand_made(label="[1.9 MiB]"), r"0\.pb: a RecvTensor event of worker:0 has an unknown label"),
-        ("readme.txt", b"x", "no RunMetadata traces"),
-        ("a.xplane.pb", b"\x0a\x00", "no tensor sent to another task"),  # a plane without events
-        ("a.xplane.pb", HALF, r"a\.xplane\.pb: no XSpace proto, or truncated"),
-    ],
-)  # fmt: skip
-def test_a_bad_trace_among_good_ones_is_one_clear_line(tmp_path, name, content, said):
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("0.pb", b"", r"0\.pb: the file is empty"),
+    *(("0.pb", bad, r"0\.pb: no RunMetadata proto, or truncated") for bad in (b"no proto", hand_made()[:-3])),
+    ("0.pb.gz", gzip.compress(hand_made(), mtime=0)[:-12], r"0\.pb\.gz: damaged gzip file"),
+    ("0.pb.gz", gzip.compress(b"hello, no proto", mtime=0), r"0\.pb\.gz: no RunMetadata proto"),
+    ("0.pb", EMPTY, "no operations"),
+    ("0.pb", hand_made(tasks=["worker"], recv=False), r"0\.pb: a trace of only one task \(worker:0\)"),
+    ("0.pb", hand_made(recv=False), r"0\.pb: no RecvTensor event"),
+    ("0.pb", hand_made(label="[1.9 MiB]"), r"0\.pb: a RecvTensor event of worker:0 has an unknown label"),
+    ("readme.txt", b"x", "no RunMetadata traces"),
+    ("a.xplane.pb", b"\x0a\x00", "no tensor sent to another task"),  # a plane without events
+    ("a.xplane.pb", HALF, r"a\.xplane\.pb: no XSpace proto, or truncated"),
+])  # fmt: skip
+def test_bad_trace_is_one_line(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
     refused(tmp_path, said)
     if name.startswith("0"):
@@ -377,7 +368,7 @@ def test_a_bad_trace_among_good_ones_is_one_clear_line(tmp_path, name, content, 
         refused(tmp_path, said.replace(r"0\.pb", r"2\.pb"))
 
 
-def test_reading_needs_no_tensorflow_and_says_nothing():
+def test_reading_needs_no_tensorflow():
     code = (
         "import sys; sys.modules['tensorflow'] = None; from queuemodel.adapters import read_tensorflow as r; "
         f"r({str(ALEXNET)!r}, batch_size=1); r({str(XPLANE)!r}, batch_size=32, parameter_bytes={XPLANE_BYTES})"

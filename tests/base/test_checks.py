@@ -48,18 +48,14 @@ def test_checks_of_values_and_limits(name):
         with pytest.raises(error.get("error", ModelError), match=r"^it(: name)? must be ") as caught:
             require(value, "it", **limits, **error)
         assert len(str(caught.value)) < 300
-        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("value", "known", "called", "meant"),
-    [
-        ("async", ["sync", "async-ps"], {}, "async-ps"), ("sy", ["async", "sync-ps", "sy-nc"], {}, "sy-nc"),
-        ("ps sync", ["sync", "bounded-sync-ps"], {}, "bounded-sync-ps"), ("b", ["abc", "bcd"], {}, None),
-        ("Horovd", ["horovod", "ddp"], {}, "horovod"), ("hxrxvxd", ["horovod"], {}, None), ("", ["a"], {}, None),
-        ("stale", ["k-sync", "bounded"], {"staleness": "bounded"}, "bounded"), ("3", [3, 30], {}, "3"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "known", "called", "meant"), [
+    ("async", ["sync", "async-ps"], {}, "async-ps"), ("sy", ["async", "sync-ps", "sy-nc"], {}, "sy-nc"),
+    ("ps sync", ["sync", "bounded-sync-ps"], {}, "bounded-sync-ps"), ("b", ["abc", "bcd"], {}, None),
+    ("Horovd", ["horovod", "ddp"], {}, "horovod"), ("hxrxvxd", ["horovod"], {}, None), ("", ["a"], {}, None),
+    ("stale", ["k-sync", "bounded"], {"staleness": "bounded"}, "bounded"), ("3", [3, 30], {}, "3"),
+])  # fmt: skip
 def test_suggestions_for_misspelt_names(value, known, called, meant):
     said = f"; did you mean {meant!r}?" if meant else ""
     assert checks.nearest(value, known, called=called) == said
@@ -67,6 +63,8 @@ def test_suggestions_for_misspelt_names(value, known, called, meant):
 
 
 def test_short_lines_and_distinct_keys():
+    with pytest.raises(AssertionError):  # of any test in which an error has two lines
+        raise ModelError("two\nlines")
     assert [len(checks.one_line(" a\n" * n)) for n in (150, 151)] == [299, 300]
     assert checks.one_line("x" * 301) == "x" * 297 + "..."
     checks.require_distinct_keys('{"a": {"a": 1%s}, "b": [{"a": 2}]}' % ("0" * 5000))
@@ -145,7 +143,7 @@ class Two(results.Result):
         return [self.to_rows(), [{"time": None, "name": "x y"}, {"time": float("nan"), "name": "z"}]]
 
 
-def test_a_result_is_text_html_json_and_a_frame(tmp_path):
+def test_result_as_text_html_json_frame(tmp_path):
     two = Two()
     assert two.to_rows() == [{"load_at": 1, "time": 0.1234}, {"load_at": 20, "time": 1234567.0}]
     assert [results.finite(value) for value in (1.5, float("nan"), -float("inf"), "x", 3)] == [1.5, None, None, "x", 3]

@@ -55,24 +55,6 @@ def throughputs(examples):
     return "throughputs.csv"
 
 
-def test_predict_says_the_same_as_json_csv_and_table(run, told, profile):
-    document = told(f"predict {profile} --workers 1:8")
-    assert document["workers"] == list(range(1, 9))
-    names = ("workers", "steps_per_second", "lower", "upper", "examples_per_second")
-    rows = np.transpose([document[name] for name in names])
-    assert (np.diff(rows[:, [2, 1, 3]]) >= 0).all()
-    assert rows[:, 4] == pytest.approx(32 * rows[:, 1])
-    assert rows[0, 1] == pytest.approx(1 / 0.75)
-    assert (document["bottleneck"], document["saturation_workers"]) == ("transmit link", pytest.approx(0.75 / 0.2))
-    asked = ("predict", profile, "--workers", "8,1,2,4,2")
-    head, *lines = run(*asked, "--format", "csv")[1].strip().split("\n")
-    assert head.startswith("workers,steps_per_second,lower,upper")
-    some = rows[[0, 1, 3, 7], :4]
-    assert [[float(x) for x in line.split(",")[:4]] for line in lines] == [pytest.approx(row) for row in some.tolist()]
-    printed = [line.split()[:4] for line in run(*asked)[1].splitlines() if re.match(r" +\d+ +\d", line)]
-    np.testing.assert_allclose(np.array(printed, dtype=float), some, 5e-3)
-
-
 def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
     assert told(f"predict {throughputs} --workers 16")["steps_per_second"] == [pytest.approx(6.1, rel=0.05)]
     assert told(f"predict {profile} --throughputs {throughputs} --workers 1:16")["profiled_workers"] == 8
@@ -83,9 +65,7 @@ def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
 
 def test_solve_with_and_without_classes(run, told, examples):
     network = qn.Network(
-        [qn.Station("server", service_time=0.3), qn.Station("disk", service_time=0.2)],
-        think_time=2.0,
-        name="both",
+        [qn.Station("server", service_time=0.3), qn.Station("disk", service_time=0.2)], think_time=2.0, name="both"
     )
     network.save(examples / "network.json")
     solved, populations = told("solve network.json --population 1,2,5,20"), [1, 2, 5, 20]
@@ -109,21 +89,9 @@ def test_solve_with_and_without_classes(run, told, examples):
     assert [line.split()[0] for line in run(*few)[1].splitlines()[-3:]] == list("123")
     assert run(*few, "--format", "csv")[1].count("\n") == 4
     refused(run("solve", "network.json"), "--population is needed")
-    network = qn.Network(
-        [qn.Station("server", service_time={"fast": 0.1, "slow": 0.4})],
-        classes=[
-            qn.JobClass("fast", population=2, think_time=1.0),
-            qn.JobClass("slow", population=3, think_time=2.0),
-        ],
-    )
-    network.save(examples / "classes.json")
-    assert told("solve classes.json")["throughput"] == pytest.approx(qn.solve(network).throughput)
-    assert run("solve", "classes.json", "--format", "csv")[1].count("\n") >= 3
-    assert "slow" in run("solve", "classes.json")[1]
-    refused(run("solve", "classes.json", "--population", 5), "populations of their own")
 
 
-def test_every_table_of_solve_says_whether_it_is_exact(run, told, examples):
+def test_solve_tables_state_exactness(run, told, examples):
     """Constant repair: by the integral over the idle time 0.1672, for which it prints 0.1648."""
     repair = qn.Station("repair", service_time=5.0, scv=0.0, discipline="fcfs")
     qn.Network([repair], think_time=10.0).save(examples / "constant.json")
@@ -145,7 +113,7 @@ def test_every_table_of_solve_says_whether_it_is_exact(run, told, examples):
     assert told("solve varied.json --population 1,3")["throughput"] == pytest.approx([1 / 15, truth.throughput])
 
 
-def test_one_class_is_solved_at_the_populations_asked_for(run, told, examples):
+def test_single_class_populations_are_solved(run, told, examples):
     users = qn.JobClass("users", population=10, think_time=1.0)
     qn.Network([qn.Station("server", service_time={"users": 0.25})], classes=[users]).save(examples / "one.json")
     same = qn.Network([qn.Station("server", service_time=0.25)], think_time=1.0)
@@ -160,51 +128,8 @@ def test_one_class_is_solved_at_the_populations_asked_for(run, told, examples):
     assert told("solve one.json")["throughput"] == pytest.approx(3.9788, rel=1e-4)
 
 
-JMVA = """<?xml version="1.0"?><model><parameters><classes number="2">
-<closedclass name="users" population="10"/><closedclass name="batch" population="{batch}"/></classes>
-<stations number="2"><delaystation name="think"><servicetimes><servicetime customerclass="users">1.0</servicetime>
-<servicetime customerclass="batch">3.0</servicetime></servicetimes><visits><visit customerclass="users">1.0</visit>
-<visit customerclass="batch">1.0</visit></visits></delaystation>
-<listation name="server" servers="1"><servicetimes><servicetime customerclass="users">0.25</servicetime>
-<servicetime customerclass="batch">0.5</servicetime></servicetimes><visits><visit customerclass="users">1.0</visit>
-<visit customerclass="batch">1.0</visit></visits></listation></stations>
-<ReferenceStation number="1"><Class name="users" refStation="server"/></ReferenceStation></parameters>{what_if}</model>
-"""
-
-
-def test_a_jmva_file_is_solved_with_its_sweep(run, told, examples):
-    """By its content, whatever its name; alone the users' throughputs are 0.8, 1.5385 and 3.2037."""
-    sweep = '<whatIf className="users" type="Number of Customers" values="1;2;5"/>'
-    for batch, X in ((0, [0.8, 1 / 0.65, 3.2037]), (2, None)):
-        (examples / "model.json").write_text(JMVA.format(batch=batch, what_if=sweep))
-        network = qn.Network.from_demands([[0.25, 0.5]], population=[10, batch], think_time=[1.0, 3.0])
-        truth = [qn.solve(network, population=(n, batch)) for n in (1, 2, 5)]
-        solved = told("solve model.json")
-        assert solved["population[users]"] == [1, 2, 5]
-        assert solved["throughput[users]"] == pytest.approx(X or [s.class_throughput[0] for s in truth], rel=1e-4)
-        assert solved["throughput"] == pytest.approx([s.throughput for s in truth])
-        assert solved["queue_length[server]"] == pytest.approx([s.queue_length[0] for s in truth])
-        assert "exact" in run("solve", "model.json")[1].splitlines()[0]
-        assert run("solve", "model.json", "--format", "csv")[1].count("\n") == 4
-    (examples / "model.jmva").write_text(JMVA.format(batch=2, what_if=""))
-    assert told("solve model.jmva")["throughput"] == pytest.approx(qn.solve(network).throughput)
-
-
-@pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
-def test_rounds_that_are_called_steps_are_one_line(run, examples):
-    asked = ["predict", "ddp.csv", "--strategy", "all-reduce", "--workers", "2", "--format", "csv"]
-    (examples / "ddp.csv").write_text("workers,steps_per_second\n1,4\n2,3.7\n")
-    code, _, err = run(*asked)
-    assert (code, err.count("\n")) == (0, 1)
-    assert err.startswith("queuemodel: warning: 2 workers make 0.925 times")
-    (examples / "ddp.csv").write_text("workers,step_time\n1,0.25\n2,0.27\n")
-    code, out, err = run(*asked)
-    assert (code, err) == (0, "")
-    assert float(out.split("\n")[1].split(",")[1]) == pytest.approx(1 / 0.27, rel=0.05)
-
-
 @pytest.mark.parametrize("command", ["predict", "plan --min-efficiency 0.5", "fit", "report -o page.html"])
-def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, throughputs, command):
+def test_assumed_strategy_leads_the_answer(run, throughputs, command):
     assumed = "assuming asynchronous parameter servers (async-ps), not data-parallel (all-reduce)"
     code, out, _ = run(*command.split(), throughputs)
     assert code == 0
@@ -216,34 +141,18 @@ def test_answers_from_throughputs_begin_with_the_strategy_that_is_assumed(run, t
     assert (code, "assum" in out.split("origin")[0].lower()) == (0, False)
 
 
-def test_what_a_plan_rests_on_is_its_caption(run, profile, throughputs):
+def test_plan_caption_names_its_basis(run, profile, throughputs):
     for path, options in ((profile, ()), (throughputs, ("--strategy", "all-reduce"))):
-        asked = (
-            ["predict", "--batch-size", 32],
-            [
-                "plan",
-                "--min-efficiency",
-                1,
-                "--price",
-                2,
-                "--epochs",
-                1,
-                "--dataset-size",
-                320,
-                "--batch-size",
-                32,
-                "--currency",
-                "EUR",
-            ],
-        )
-        curve, plan = (" ".join(run(*words, path, *options)[1].split()) for words in asked)
+        goals = "--min-efficiency 1 --price 2 --epochs 1 --dataset-size 320 --currency EUR"
+        curve, plan = (" ".join(run(*words.split(), "--batch-size", 32, path, *options)[1].split())
+                       for words in ("predict", f"plan {goals}"))  # fmt: skip
         assert re.search(r"Method: (.*?)\. (?=Profiled|Not)", curve)[1] in plan
         assert "320 examples to train" in plan
         assert " to a node, at 2 EUR per node and hour" in plan
 
 
 @pytest.mark.filterwarnings("always::queuemodel.QueueModelWarning")
-def test_jobs_of_throughputs_are_scheduled_by_the_strategy_that_is_assumed(run, throughputs):
+def test_scheduled_throughputs_state_the_assumption(run, throughputs):
     jobs = Path("jobs.csv")
     asked = ("schedule", "--workload", jobs, "--nodes", 4, "--policy", "fifo")
     jobs.write_text("name,arrival_time,steps,speeds\na,0,100,profile throughputs.csv\n")
@@ -269,7 +178,7 @@ def test_published_workloads_are_read_by_name(run):
         assert (code, "--speeds" in err) == (2, True)
 
 
-def test_jobs_that_took_nothing_are_left_out_when_asked(run):
+def test_empty_jobs_are_dropped_on_request(run):
     rows = ("submit_time,gpu_num,duration", *(f"2020-06-09 18:41:01,{job}" for job in ("{},60", "2,{}", "2,60")))
     log = "\n".join(rows) + "\n"
     asked = ("schedule", "--workload", "log.csv", "--workload-format", "helios", "--nodes", 4, "--policy", "fifo")
@@ -283,7 +192,7 @@ def test_jobs_that_took_nothing_are_left_out_when_asked(run):
                 f"--drop-empty: a workload of format {wrong} has no such jobs", status=2)  # fmt: skip
 
 
-def test_a_comparison_is_a_table_a_picture_and_json(run, told):
+def test_comparison_as_table_figure_json(run, told):
     words = "compare alexnet-60.json --workers 4 --problem least-squares --seeds 2 --steps 200"
     asked = f"{words} --strategy sync --strategy top-k"
     code, out, _ = run(*asked.split(), "--plot", "losses.png", "--price", 2)
@@ -296,7 +205,7 @@ def test_a_comparison_is_a_table_a_picture_and_json(run, told):
     assert sum(row["probability_best"] for row in rows) == pytest.approx(1)
 
 
-def test_the_noise_in_the_profile_is_used_with_and_without_a_run(run, told, examples):
+def test_recorded_gradient_noise_is_used(run, told, examples):
     profile = json.loads((examples / "ddp-alexnet-40.json").read_text())
     profile["gradient_norms"] = [{"workers": [9.0, 9.1], "mean": 5.0}, {"workers": [9.1, 8.9], "mean": 4.9}]
     (examples / "noisy.json").write_text(json.dumps(profile))
@@ -311,7 +220,7 @@ def test_the_noise_in_the_profile_is_used_with_and_without_a_run(run, told, exam
     refused(run("compare", "noisy.json", "--convergence", "run.csv"), "line 2", "examples")
 
 
-def test_other_machines_networks_and_goals_reach_the_comparison(told, examples):
+def test_changes_and_goals_reach_the_comparison(told, examples):
     rounds = "--latency 1ms --scheme horovod --ranks-per-node 2 --inside-bandwidth 1GB/s"
     changes = {"latency": 1e-3, "scheme": "horovod", "ranks_per_node": 2, "inside_bandwidth": 1e9}
     profile = example_profile("ddp-alexnet-40")
@@ -333,7 +242,7 @@ def test_other_machines_networks_and_goals_reach_the_comparison(told, examples):
     assert told(asked) == json.loads(truth.to_json())
 
 
-def test_rounds_of_ranks_and_operations_of_workers_are_simulated(run, told):
+def test_rounds_and_operations_are_simulated(run, told):
     asked = "simulate ddp-alexnet-40.json --workers 4 --steps 20 --chrome-trace t.json --plot round.png"
     truth = simulate(example_profile("ddp-alexnet-40"), workers=4, steps=20)
     assert told(asked)["rows"][0]["iterations_per_second"] == pytest.approx(1 / truth.times.mean())
@@ -366,11 +275,8 @@ def test_every_option_reaches_its_question(told, examples):
     (examples / "i.csv").write_text("name,price,bandwidth,accelerator_speed\na,1.5,1Gbit/s,1\nb,4,10Gbit/s,2.5\n")
     more = [qm.Measurement(workers=2, steps_per_second=1.15)]
     machines = {
-        "nodes_per_machine": 4,
-        "spread_speed": 0.6,
-        "mean_time_to_failure": 18000.0,
-        "checkpoint_seconds": 600.0,
-    }
+        "nodes_per_machine": 4, "spread_speed": 0.6, "mean_time_to_failure": 18000.0, "checkpoint_seconds": 600.0,
+    }  # fmt: skip
     stream = Stream(measured_kinds(most=8), jobs=12, nodes=8, arrivals="bursty")
     points = [*more, qm.Measurement(workers=4, steps_per_second=0.9, bandwidth=5e6)]
     speeds = {"worker_speeds": [1.0, 0.5, 0.5, 0.5], "accelerator_speed": 2.0, "congestion_control": "cubic"}
@@ -411,15 +317,11 @@ def test_every_option_reaches_its_question(told, examples):
         assert told(words) == json.loads(truth.to_json()), words
 
 
-def test_traces_become_profiles_of_what_is_told(run, examples):
+def test_import_trace_keeps_given_values(run, examples):
     job = {
-        "batch_size": 9,
-        "name": "x",
-        "bandwidth": 1e7,
-        "dataset_size": 777,
-        "congestion_control": "bbr",
+        "batch_size": 9, "name": "x", "bandwidth": 1e7, "dataset_size": 777, "congestion_control": "bbr",
         "buffer": 0.012,
-    }
+    }  # fmt: skip
     options = (
         "--batch-size 9 --name x --bandwidth 10MB/s --dataset-size 777 --congestion-control bbr --buffer 12ms -o o.json"
     )
@@ -439,7 +341,7 @@ def test_traces_become_profiles_of_what_is_told(run, examples):
     assert out.splitlines()[-2:] == [used, "ignored nothing"]
 
 
-def test_the_largest_population_is_solved_and_one_more_is_refused(run, told):
+def test_largest_population_is_the_limit(run, told):
     asked, many = "solve parameter-server-network.json --population", 10**6
     found, (busiest, *others) = told(f"{asked} {many}"), np.array([0.12, 0.10, 0.04])  # seconds; workers: 0.6
     assert (found["population"], found["throughput"]) == ([many], pytest.approx([1 / busiest]))
@@ -449,7 +351,7 @@ def test_the_largest_population_is_solved_and_one_more_is_refused(run, told):
     refused(run(*asked.split(), many + 1), "numbers must be 1 to 1,000,000", status=2)
 
 
-def test_a_run_is_told_field_by_field_and_what_tracing_cost_it(run, examples, monkeypatch):
+def test_profile_prints_tracing_overhead(run, examples, monkeypatch):
     recorded = msgspec.structs.replace(
         example_profile("alexnet-60"), throughputs=[qm.Measurement(workers=1, steps_per_second=4.0)]
     )

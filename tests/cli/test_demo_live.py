@@ -12,7 +12,7 @@ import queuemodel as qm
 
 def run(*arguments):
     command = [sys.executable, "-m", "queuemodel", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -23,18 +23,19 @@ def test_demo_profiles_predicts_and_draws(framework, said, tmp_path):
     shown = run("demo", "--framework", framework, "--steps", 5, "-o", tmp_path / "demo")
     profile = qm.Profile.load(tmp_path / "demo" / "profile.json")
     assert said in shown
-    rows = re.findall(r"^ +(\d+) +(\S+)", shown, re.MULTILINE)  # captions may wrap before a number
-    assert [int(workers) for workers, _ in rows[:6]] == [1, 2, 4, 8, 16, 32]
+    rows = re.findall(r"^ +(\d+) +(\S+) +(\S+) +(\S+)", shown, re.MULTILINE)  # captions may wrap before a number
+    assert [int(workers) for workers, *_ in rows[:6]] == [1, 2, 4, 8, 16, 32]
     assert (tmp_path / "demo" / "throughput.png").read_bytes().startswith(b"\x89PNG")
     if framework == "tensorflow":
         assert len(profile.steps) == 5
-        untraced = profile.throughputs[0].steps_per_second
-        assert float(rows[0][1]) == pytest.approx(untraced, rel=0.015)  # the model reproduces the measured step
+        _, predicted, low, high = map(float, rows[0])
+        assert 0.99 * low < profile.throughputs[0].steps_per_second < 1.01 * high  # steps of a busy machine vary
+        assert low < predicted < high
     else:
         assert {one.ranks for one in profile.rounds} == {1, 2}
 
 
-def test_without_pytorch_one_line_says_what_to_install(run, tmp_path, monkeypatch):
+def test_missing_pytorch_names_its_installation(run, tmp_path, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else real(name, *rest))
     said = "a live run needs torch: pip install torch, or '.[torch]' in a checkout of queuemodel"

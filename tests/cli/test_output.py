@@ -30,7 +30,7 @@ WORK = {
 READ = ["--batch-size", "32", "-o", "profile.json"]
 FULL = "queuemodel: error: standard output: No space left on device\n"
 PYTHON = [sys.executable, "-m", "queuemodel"]
-AS_TEXT = {"stderr": subprocess.PIPE, "text": True, "timeout": 120}
+AS_TEXT = {"stderr": subprocess.PIPE, "text": True, "timeout": 600}
 only_linux = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a disk that is always full")
 
 
@@ -53,7 +53,7 @@ def printed(run):
 
 
 @pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
-def test_help_fits_a_terminal_of_80_columns(printed, command, monkeypatch):
+def test_help_fits_80_columns(printed, command, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["queuemodel"])
     texts = [printed(*command.split(), "--help")]
     if "--help-all" in texts[0]:
@@ -67,7 +67,7 @@ def test_help_fits_a_terminal_of_80_columns(printed, command, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["predict", "plan", "report", "simulate", "compare", "fit"])
-def test_help_shows_the_common_options_and_on_request_all(printed, command):
+def test_short_help_has_common_options(printed, command):
     flags = [set(re.findall(r"^  (--[\w-]+)", printed(command, asked), re.M)) for asked in ("--help", "--help-all")]
     assert flags[0] < flags[1]
     assert 5 <= len(flags[0]) <= 15
@@ -76,7 +76,7 @@ def test_help_shows_the_common_options_and_on_request_all(printed, command):
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_every_option_of_an_example_is_in_the_short_help(printed, command):
+def test_examples_use_options_of_short_help(printed, command):
     options, _, examples = printed(command, "--help").rpartition("Example")
     listed = set(re.findall(r"(?<!\S)-{1,2}[a-z][\w-]*", re.sub(r",$", "", options.replace(", --", " --"))))
     own = re.sub(r" -- .*?(?=queuemodel|\Z)", "", examples, flags=re.DOTALL)  # without the command that is recorded
@@ -86,7 +86,7 @@ def test_every_option_of_an_example_is_in_the_short_help(printed, command):
 @pytest.mark.parametrize(
     ("data", "both"), [("resnet50-t4-placements.csv --batch-size 40", True), ("ddp-alexnet-40.json", False)]
 )
-def test_gpus_and_ranks_per_node_are_one_option(printed, data, both):
+def test_gpus_and_ranks_per_node_agree(printed, data, both):
     more = ["--gpus-per-node", "4", *([] if both else ["--inside-bandwidth", "25GB/s"])]
     texts = [printed("predict", *data.split(), "--workers", "8", option, *more[1:], "--format", "csv")
              for option in ("--gpus-per-node", "--ranks-per-node")]  # fmt: skip
@@ -95,7 +95,7 @@ def test_gpus_and_ranks_per_node_are_one_option(printed, data, both):
     assert texts[0].splitlines()[1].startswith("2,8,")
 
 
-def test_notes_are_three_unless_explained_and_plain_in_a_pipe(printed):
+def test_notes_are_three_unless_explained(printed):
     short, whole = (printed("fit", "alexnet-60.json", *more) for more in ([], ["--explain"]))
     left_out = int(re.search(r"\((\d+) more: --explain\)\n$", short)[1])
     assert left_out >= 1
@@ -105,33 +105,32 @@ def test_notes_are_three_unless_explained_and_plain_in_a_pipe(printed):
     assert "note" not in short
 
 
-@pytest.mark.parametrize("setting", ["", "1"])
-def test_a_terminal_has_the_answer_in_bold_unless_no_color_is_set(setting):
+def on_terminal(command, *, stream, **settings):
+    """What a command that succeeds writes to a terminal of 80 columns."""
     termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
-    env = os.environ | {"NO_COLOR": setting, "TERM": "xterm"}
-    with subprocess.Popen([*PYTHON, "fit", "throughputs.csv"], stdout=theirs, env=env) as run:
+    with subprocess.Popen(command, **{stream: theirs} | settings) as run:
         os.close(theirs)
         seen = b""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # how a terminal ends
             while more := os.read(ours, 4096):
                 seen += more
     os.close(ours)
     assert run.returncode == 0
+    return seen
+
+
+@pytest.mark.parametrize("setting", ["", "1"])
+def test_terminal_answer_is_bold(setting):
+    """Unless NO_COLOR is set."""
+    env = os.environ | {"NO_COLOR": setting, "TERM": "xterm"}
+    seen = on_terminal([*PYTHON, "fit", "throughputs.csv"], stream="stdout", env=env)
     assert (seen.startswith(b"\x1b[1m"), b"\x1b" in seen) == (not setting, not setting)
 
 
-@pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
-def test_help_uses_the_words_of_the_glossary(printed, command):
-    text = printed(*command.split(), "--help")
-    if "--help-all" in text:
-        text += printed(command, "--help-all")
-    assert not re.findall(r"\b(?:told|tells?|asked|asks?|says?|said|taught|knows?|knee|besides)\b", text)
-
-
 @pytest.mark.parametrize("command", WORK)
-def test_every_format_holds_the_same_and_tables_fit_the_terminal(printed, command, monkeypatch):
+def test_formats_agree_and_tables_fit(printed, command, monkeypatch):
     columns = {"predict": 40, "solve": 200}.get(command, 80)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert columns / 2 < max(map(len, printed(command, *WORK[command].split()).splitlines())) <= columns
@@ -161,29 +160,15 @@ def test_failures_and_machines_reach_the_cluster(printed, tmp_path):
     assert [row["mean_response_time"] for row in whole] == [str(truth.mean_response_time)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        (["schedule-study", *WORK["schedule-study"].split()], rb"1/1 .*(run/s|s/run)"),
-        (["import-trace", DATA / "alexnet-60" / "trace", *READ], rb"reading: .*file/s.*deriving phases: .*step/s"),
-        (["import-trace", DATA / "mirrored/tiny/trace_n2", DATA / "mirrored/tiny/trace_n1", *READ, "--parameter-bytes",
-          "3MB"], rb"reading trace_n2: .*0/2 .*file/s.*reading trace_n1: .*0/1 .*file/s"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)  # fmt: skip
-def test_a_bar_with_a_rate_is_for_terminals_only(arguments, shown):
+@pytest.mark.parametrize(("arguments", "shown"), [
+    (["schedule-study", *WORK["schedule-study"].split()], rb"1/1 .*(run/s|s/run)"),
+    (["import-trace", DATA / "alexnet-60" / "trace", *READ], rb"reading: .*file/s.*deriving phases: .*step/s"),
+    (["import-trace", DATA / "mirrored/tiny/trace_n2", DATA / "mirrored/tiny/trace_n1", *READ, "--parameter-bytes",
+      "3MB"], rb"reading trace_n2: .*0/2 .*file/s.*reading trace_n1: .*0/1 .*file/s"),
+], ids=lambda value: value[0] if isinstance(value, list) else "")  # fmt: skip
+def test_progress_is_for_terminals_only(arguments, shown):
     command = [*PYTHON, *map(str, arguments)]
-    termios = pytest.importorskip("termios", reason="there are no pseudo-terminals")
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL) as run:
-        os.close(theirs)
-        seen = b""
-        with contextlib.suppress(OSError):  # how a terminal ends
-            while more := os.read(ours, 4096):
-                seen += more
-    os.close(ours)
-    assert run.returncode == 0
+    seen = on_terminal(command, stream="stderr", stdout=subprocess.DEVNULL)
     assert re.search(shown, seen, re.DOTALL)
     assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
@@ -205,17 +190,14 @@ def keys_of(document):
     return {re.sub(r"\[.*\]", "[*]", re.sub(r"^utilization_.*", "utilization_*", name)) for name in names}
 
 
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        *((name, f"{name} {words}") for name, words in WORK.items()),
-        ("predict", "predict alexnet-60.json --method mva --workers 2 --strategy sync-ps"),
-        ("plan --instances", "plan alexnet-60.json --method mva --throughput 30 --instances i.csv"),
-        ("simulate", "simulate ddp-alexnet-40.json --workers 2 --steps 5"),
-        ("simulate", "simulate alexnet-60.json --workers 2 --steps 5"),
-        ("compare", "compare ddp-alexnet-40.json --strategy sync"),
-    ],
-)
+@pytest.mark.parametrize(("row", "words"), [
+    *((name, f"{name} {words}") for name, words in WORK.items()),
+    ("predict", "predict alexnet-60.json --method mva --workers 2 --strategy sync-ps"),
+    ("plan --instances", "plan alexnet-60.json --method mva --throughput 30 --instances i.csv"),
+    ("simulate", "simulate ddp-alexnet-40.json --workers 2 --steps 5"),
+    ("simulate", "simulate alexnet-60.json --workers 2 --steps 5"),
+    ("compare", "compare ddp-alexnet-40.json --strategy sync"),
+])  # fmt: skip
 def test_json_holds_what_the_reference_promises(printed, row, words, promised, tmp_path):
     (tmp_path / "i.csv").write_text("name,price\na,1\n")
     document = json.loads(printed(*words.split(), "--format", "json"), parse_constant=no_number)
@@ -230,13 +212,13 @@ def no_number(name):
 
 @only_linux
 @pytest.mark.parametrize("words", ["predict --help", "fit throughputs.csv --format json"])
-def test_a_full_disk_is_one_line_and_nothing_is_said_again_when_python_ends(words):
+def test_full_disk_is_one_line(words):
     with open("/dev/full", "w") as output:
         ended = subprocess.run([*PYTHON, *words.split()], stdout=output, **AS_TEXT)
     assert (ended.returncode, ended.stderr) == (1, FULL)
 
 
-def test_a_reader_that_left_is_no_traceback():
+def test_closed_pipe_gives_no_traceback():
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run([*PYTHON, "predict", "throughputs.csv", "--workers", "1:2000"], stdout=writer, **AS_TEXT)

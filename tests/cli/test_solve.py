@@ -46,11 +46,8 @@ def test_populations_by_class(solved):
     np.testing.assert_allclose([column(rows, f"throughput[{c}]") for c in "ab"], np.transpose(truth))
     rows, _ = solved("several.json --population a=1:2,b=0,2")
     assert [(row["population[a]"], row["population[b]"]) for row in rows] == [
-        ("1", "0"),
-        ("1", "2"),
-        ("2", "0"),
-        ("2", "2"),
-    ]
+        ("1", "0"), ("1", "2"), ("2", "0"), ("2", "2"),
+    ]  # fmt: skip
     rows, _ = solved("mixed.json --population 1,3")
     truth = [qn.solve(MIXED, population=[n]).class_throughput[0] for n in (1, 3)]
     np.testing.assert_allclose(column(rows, "throughput[jobs]"), truth)
@@ -92,7 +89,7 @@ def test_solvers_side_by_side(solved):
     assert "approximate, error to expect 0." in text
 
 
-def test_other_questions(solved, run):
+def test_bounds_slopes_marginals_and_symbols(solved, run):
     rows, text = solved("plain.json --population 2,8 --bounds")
     kinds = ["asymptotic", "balanced-job", "proportional", "geometric"]
     assert [row["bounds"] for row in rows] == [kind for kind in kinds for _ in range(2)]
@@ -112,17 +109,17 @@ def test_other_questions(solved, run):
     assert "D_1: cpu" in text
 
 
-def test_a_jmva_file_of_open_and_closed_classes(run, solved, examples):
+def test_jmva_files_of_mixed_networks(run, solved, examples):
     qn.write_jmva(MIXED, examples / "mixed.jmva")
     rows, _ = solved("mixed.jmva --population jobs=2")
     assert column(rows, "throughput[jobs]") == pytest.approx(qn.solve(MIXED, population=[2]).class_throughput[:1])
     sweep = '<whatIf className="jobs" type="Number of Customers" values="1;4"/></model>'
-    (examples / "sweep").write_text((examples / "mixed.jmva").read_text().replace("</model>", sweep))
-    rows, _ = solved("sweep")
+    (examples / "sweep.json").write_text((examples / "mixed.jmva").read_text().replace("</model>", sweep))
+    rows, _ = solved("sweep.json")
     assert column(rows, "throughput[jobs]") == pytest.approx(
         [qn.solve(MIXED, population=[n]).class_throughput[0] for n in (1, 4)]
     )
-    rows, _ = solved("sweep --bounds")
+    rows, _ = solved("sweep.json --bounds")
     assert [row["population"] for row in rows] == ["1", "4"]
 
 

@@ -21,7 +21,7 @@ def measured(sizes=SIZES, **about):
 
 
 @pytest.mark.parametrize("critical", [500.0, 4000.0, 30_000.0])
-def test_the_law_is_found_where_it_holds(critical):
+def test_true_law_is_recovered(critical):
     fitted = qm.fit_convergence(measured(critical=critical))
     assert fitted.critical_batch == pytest.approx(critical, rel=0.12)
     low, high = fitted.critical_interval()
@@ -68,7 +68,7 @@ def test_the_posterior_by_brute_force():
 
 @settings(max_examples=20, deadline=None)
 @given(unit=st.floats(1e-6, 1e9), times=st.integers(2, 1000))
-def test_neither_the_unit_nor_the_size_of_a_batch_matters(unit, times):
+def test_units_of_batches_cancel(unit, times):
     points = [(8, [1.0, 1.1]), (32, [1.3]), (64, [1.6, 1.5, 1.55])]
     scaled = [(size * times, [unit * x for x in examples]) for size, examples in reversed(points)]
     one, other = qm.fit_convergence(points), qm.fit_convergence(scaled)
@@ -77,7 +77,7 @@ def test_neither_the_unit_nor_the_size_of_a_batch_matters(unit, times):
     assert other.critical_batch == pytest.approx(times * one.critical_batch)
 
 
-def test_benchmarks():
+def test_published_benchmarks_are_predicted():
     """MLPerf's reference points: as good as the learnt posterior that this replaced, and better than the line."""
     every = [judge(points) for points in benchmarks().values()]
     for question, mean, median in [
@@ -120,7 +120,7 @@ def norms(scale, *, steps=50, workers=2, seed=0, batch_size=16, length=200):
 
 
 @pytest.mark.parametrize("workers", [2, 5])
-def test_norms_as_they_are_on_average_give_the_noise_scale_exactly(workers):
+def test_mean_norms_give_the_noise_scale(workers):
     own = np.full((3, workers), 1 + 300 / 16)
     assert qm.noise_scale(own, np.full(3, 1 + 300 / 16 / workers), batch_size=16).value == pytest.approx(300)
     assert qm.noise_scale(own, own[:, 0], batch_size=16).value == pytest.approx(0)  # all have the same gradient
@@ -134,7 +134,7 @@ def test_intervals_hold_the_noise_scale(workers):
     assert np.mean([low <= 150.0 <= high for low, high in found]) < 0.5
 
 
-def test_the_noise_scale_moves_the_critical_batch_by_its_precision():
+def test_noise_scale_moves_critical_batch():
     """In logarithms, the prior of 3 ± 2 smallest batches and a noise scale ± 1.15 are two estimates of one number."""
     share = 4 / (4 + (0.5 * np.log(10)) ** 2)
     for scale in (200.0, 2e4):
@@ -154,7 +154,7 @@ def test_the_noise_scale_moves_the_critical_batch_by_its_precision():
     assert qm.fit_convergence([(64, [61e3])], noise_scale=unknown).critical_batch > 1500
 
 
-def test_alone_the_noise_scale_tells_other_batch_sizes_by_one():
+def test_noise_scale_alone_scales_batch_sizes():
     relative, fitted = relative_convergence(64, 500.0), qm.fit_convergence([(64, [1.0])], noise_scale=500.0)
     assert relative.quantiles(64, [0.05, 0.95]) == pytest.approx(64)
     assert relative.critical_interval() == fitted.critical_interval()

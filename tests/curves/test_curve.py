@@ -15,17 +15,14 @@ from tests.oracles.jobs_by_hand import profile
 CURVE = qm.fit(profile()).throughput([1, 2, 4])
 
 
-@pytest.mark.parametrize(
-    ("method", "value", "what"),
-    [
-        *[("faster", value, "factor must be") for value in (0, -1, float("nan"), float("inf"), "2")],
-        *[
-            ("epoch_time", {"dataset_size": value}, "dataset_size must be")
-            for value in (0, -1, 1.5, True, "all", 10**400)
-        ],
-        *[(name, value, "one of 1, 2, 4, got") for value in (3, 0, 8) for name in ("at", "__getitem__")],
+@pytest.mark.parametrize(("method", "value", "what"), [
+    *[("faster", value, "factor must be") for value in (0, -1, float("nan"), float("inf"), "2")],
+    *[
+        ("epoch_time", {"dataset_size": value}, "dataset_size must be")
+        for value in (0, -1, 1.5, True, "all", 10**400)
     ],
-)
+    *[(name, value, "one of 1, 2, 4, got") for value in (3, 0, 8) for name in ("at", "__getitem__")],
+])  # fmt: skip
 def test_what_no_curve_answers_is_refused(method, value, what):
     with pytest.raises(qm.ModelError, match=what):
         getattr(CURVE, method)(**value) if isinstance(value, dict) else getattr(CURVE, method)(value)
@@ -46,15 +43,8 @@ def test_bounds_and_knee_are_the_asymptotes(changes):
     assert curve.saturation_workers == pytest.approx(queueing.saturation_population(model.network()))
 
 
-def test_a_job_without_transfers_never_saturates():
-    alone = qm.Step(step_time=2.0, fetch=0, push=0, update=0, compute=2.0, fetched_bytes=0, pushed_bytes=0)
-    curve = qm.fit(profile([alone] * 2)).throughput([1, 50])
-    np.testing.assert_allclose(curve.steps_per_second, [0.5, 25])
-    np.testing.assert_allclose(curve.bound_upper, [0.5, 25])
-    assert curve.saturation_workers == float("inf")
-
-
-def test_the_efficiency_of_one_worker_has_no_error_and_none_is_above_the_bound():
+def test_efficiency_of_one_is_exact():
+    """And no end of the interval is above the bound."""
     curve = qm.fit(profile()).throughput([1, 2, 8])
     assert curve.upper[0] > 1.05 * curve.steps_per_second[0]
     for end in (curve.lower, curve.steps_per_second, curve.upper):
@@ -66,7 +56,7 @@ def test_the_efficiency_of_one_worker_has_no_error_and_none_is_above_the_bound()
 
 
 @pytest.mark.parametrize(("rounds", "synchronous"), [((), False), ((), True), ((3, 5, 9), False)])
-def test_every_field_of_rows_and_of_json_is_that_of_the_curve(rounds, synchronous):
+def test_rows_and_json_hold_the_curve(rounds, synchronous):
     N, X = np.array([2, 4, 9]), np.array([3.0, 5.0, 7.0])
     each = {
         "utilization": np.array([[0.2, 0.3], [0.4, 0.5], [0.6, 0.7]]),
@@ -121,7 +111,7 @@ def of_ranks(*, per_node=1, accumulation=1, **others):
 
 @pytest.mark.parametrize("accumulation", [1, 4])
 @pytest.mark.parametrize("per_node", [1, 4])
-def test_ranks_count_iterations_by_nodes_and_gpus(per_node, accumulation):
+def test_ranks_count_iterations_by_nodes(per_node, accumulation):
     curve = of_ranks(per_node=per_node, accumulation=accumulation)
     rates = np.array([3.0, 2.5, 2.0]) / accumulation
     np.testing.assert_allclose(curve.iterations_per_second, rates)
@@ -143,7 +133,7 @@ def test_ranks_count_iterations_by_nodes_and_gpus(per_node, accumulation):
     assert "steps" not in text
 
 
-def test_without_a_batch_size_no_examples_are_counted():
+def test_unknown_batch_size_counts_no_examples():
     row, document = of_ranks(unit="", batch_size=1).to_rows()[0], of_ranks(unit="", batch_size=1).to_dict()
     assert not [name for name in row if name.endswith("_per_second") and name != "iterations_per_second"]
     assert "examples_per_second" not in document
@@ -153,7 +143,7 @@ def test_without_a_batch_size_no_examples_are_counted():
     assert (document["batch_size"], document["unit"]) == (10, "tokens")
 
 
-def test_the_answer_stands_first_in_the_units_of_the_job():
+def test_answer_comes_first_in_job_units():
     assert of_ranks().answer() == "16 workers: 2 iterations/s (1.6 to 3), speedup 9.85 over 1 worker; 90 % intervals"
     on_nodes = of_ranks(per_node=4, base_workers=4, bottleneck="network", confidence=0.8)
     assert on_nodes.answer() == (
@@ -167,14 +157,12 @@ def test_the_answer_stands_first_in_the_units_of_the_job():
     assert servers.to_text().startswith(servers.answer())
 
 
-def test_notes_are_in_order_of_use_and_three_unless_explained():
+def test_notes_in_order_of_use():
     clauses = {
-        "a link is shared": "other",
-        "latency is assumed": "assumed",
-        "4 GPUs: +30 % off the fit, an outlier": "doubt",
+        "a link is shared": "other", "latency is assumed": "assumed", "4 GPUs: +30 % off the fit, an outlier": "doubt",
         "8 GPUs: -9 % off the fit, unlike published jobs": "doubt",
         "2 GPUs: -8 % off the fit, unlike published jobs": "other",
-    }
+    }  # fmt: skip
     curve = of_ranks(
         remarks=tuple(Note(*one) for one in clauses.items()), method="by hand", assumption="assuming a ring"
     )
@@ -193,7 +181,7 @@ def test_notes_are_in_order_of_use_and_three_unless_explained():
     assert max(map(len, curve.to_text(60, explain=True).splitlines())) <= 60
 
 
-def test_figures_of_ranks_show_work_on_nodes():
+def test_figures_of_ranks_show_work():
     """Iterations per second fall where nothing is lost; examples do not. Without a batch size, speedup."""
     for draw in (plot_throughput, plot_efficiency, plot_step_time):
         ax = draw(of_ranks(per_node=4))

@@ -42,18 +42,11 @@ def test_expected_deviation_is_that_of_conditioning(kinds):
     assert after[2] < after[1] < after[0] < before  # the nearer, the more
 
 
-@pytest.mark.parametrize(
-    ("data", "asked", "nodes", "more"),
-    [
-        (POINTS, 16, None, {}),
-        (POINTS, 16, None, {"strategy": "sync-ps"}),
-        (ON_NODES, 128, True, {}),
-        (ROUNDS, 16, None, {}),
-        (PROFILE, 8, None, UNKNOWN),
-    ],
-    ids=["asynchronous", "synchronous", "nodes", "rounds", "steps"],
-)
-def test_a_run_equal_to_its_prediction_narrows_the_interval(data, asked, nodes, more):
+@pytest.mark.parametrize(("data", "asked", "nodes", "more"), [
+    (POINTS, 16, None, {}), (POINTS, 16, None, {"strategy": "sync-ps"}), (ON_NODES, 128, True, {}),
+    (ROUNDS, 16, None, {}), (PROFILE, 8, None, UNKNOWN),
+], ids=["asynchronous", "synchronous", "nodes", "rounds", "steps"])  # fmt: skip
+def test_predicted_run_narrows_the_interval(data, asked, nodes, more):
     curve = qm.predict(data, workers=[asked], **more)
     found = qm.next_measurement(curve)
     assert curve.profiled_workers < found.workers <= asked / 2
@@ -65,14 +58,14 @@ def test_a_run_equal_to_its_prediction_narrows_the_interval(data, asked, nodes, 
     assert width(after) < 0.95 * width(curve)
 
 
-def test_whole_nodes_are_named_with_their_gpus():
+def test_whole_nodes_name_their_gpus():
     found = qm.next_measurement(qm.fit(ON_NODES).throughput([128]))
     assert found.workers == 8 * found.nodes
     assert found.to_rows()[0]["nodes"] == found.nodes
     assert f"measure next: {found.nodes} nodes ({found.workers} GPUs) for a minute" in found.caption()
 
 
-def test_what_was_measured_or_shows_little_is_not_recommended():
+def test_uninformative_runs_are_not_recommended():
     measured = [qm.Measurement(workers=5, steps_per_second=1.85)]
     again = qm.predict(PROFILE, workers=[8], throughputs=measured, method="mva")
     few, elsewhere = (qm.fit(PROFILE).what_if(**one).throughput([16]) for one in ({}, {"bandwidth": 1e9}))
@@ -86,6 +79,6 @@ def test_what_was_measured_or_shows_little_is_not_recommended():
     assert f"to narrow it: measure {found.run} for a minute" in uncertain.notes()
 
 
-def test_a_curve_without_its_model_is_refused():
+def test_curve_without_model_is_refused():
     with pytest.raises(qm.ModelError, match="no model"):
         qm.next_measurement(replace(qm.fit(POINTS).throughput([8]), model=None))

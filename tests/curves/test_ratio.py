@@ -15,7 +15,7 @@ BASE = MODEL.throughput(COUNTS)
 FASTER = MODEL.what_if(accelerator_speed=2.0).throughput(COUNTS)
 
 
-def test_the_interval_of_common_draws_is_that_of_simulation():
+def test_interval_agrees_with_simulation():
     rng, draws, N = np.random.default_rng(0), 500, np.array([1, 4])
     shared, own = rng.normal(0.0, 0.3, (2, draws)), rng.normal(0.0, 0.05, (2, draws))
     effects, error = np.array([[0.1, 0.0], [0.2, 0.05]]), 0.04
@@ -30,7 +30,8 @@ def test_the_interval_of_common_draws_is_that_of_simulation():
     np.testing.assert_allclose(ratio, np.exp(np.quantile(log, [0.5, 0.05, 0.95], axis=1)), rtol=0.01)
 
 
-def test_common_errors_cancel_and_those_of_two_fits_do_not():
+def test_common_errors_cancel():
+    """Those of two fits do not."""
     ratio, apart = FASTER / BASE, FASTER / replace(BASE, model=None)
     assert (ratio.common, apart.common) == (True, False)
     np.testing.assert_allclose(ratio.value, FASTER.steps_per_second / BASE.steps_per_second)
@@ -40,9 +41,7 @@ def test_common_errors_cancel_and_those_of_two_fits_do_not():
         np.exp(
             np.log(apart.value)
             + np.array([[-1], [1]])
-            * [
-                np.hypot(np.log(FASTER.upper / FASTER.steps_per_second), np.log(BASE.steps_per_second / BASE.lower)),
-            ]
+            * [np.hypot(np.log(FASTER.upper / FASTER.steps_per_second), np.log(BASE.steps_per_second / BASE.lower))]
         ),
         rtol=0.3,
     )  # as of independent log-normal errors, which are nearly symmetric here
@@ -57,7 +56,7 @@ def test_a_curve_over_itself_is_one():
     np.testing.assert_allclose([ratio.value, ratio.lower, ratio.upper], 1.0)
 
 
-def test_the_inverse_ratio_has_the_inverse_interval():
+def test_inverse_ratio_inverts_the_interval():
     ratio, inverse = FASTER / BASE, BASE / FASTER
     np.testing.assert_allclose(1 / inverse.value, ratio.value)
     np.testing.assert_allclose([1 / inverse.upper, 1 / inverse.lower], [ratio.lower, ratio.upper], rtol=0.01)
@@ -72,7 +71,7 @@ def test_measurements_weigh_both_curves_together():
     assert ratio.lower[-1] <= both[0].at(8) / both[1].at(8) <= ratio.upper[-1]
 
 
-def test_a_ratio_is_a_value_a_table_and_a_figure():
+def test_ratio_as_value_table_figure():
     ratio = FASTER / BASE
     assert repr(ratio[8]).startswith(f"{ratio.value[3]:.3g} (")
     assert float(ratio[8]) == ratio.value[3]
@@ -85,13 +84,10 @@ def test_a_ratio_is_a_value_a_table_and_a_figure():
     assert [line.get_label() for line in ax.get_lines() if line.get_gid()] == ["twice as fast", "half"]
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (MODEL.throughput([3]), "numbers of workers in common"), (replace(BASE, unit="tokens"), "the same unit"),
-        (MODEL.throughput(COUNTS, confidence=0.5), "the same confidence"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("other", "message"), [
+    (MODEL.throughput([3]), "numbers of workers in common"), (replace(BASE, unit="tokens"), "the same unit"),
+    (MODEL.throughput(COUNTS, confidence=0.5), "the same confidence"),
+])  # fmt: skip
 def test_curves_of_other_questions_are_refused(other, message):
     with pytest.raises(qm.ModelError, match=message):
         BASE / other

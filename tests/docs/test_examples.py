@@ -26,21 +26,18 @@ run_examples = script("run_examples")
 
 
 @pytest.mark.parametrize("path", run_examples.pages(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_examples_of_a_page_print_what_it_says(path):
+def test_page_examples_print_their_output(path):
     page = run_examples.run_page(path)
     assert not page.failures, "\n".join(
         [*page.failures, "if the page is what is out of date: python docs/scripts/run_examples.py --write"]
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("1 + 1\n3", "expected\n3\ngot\n2"), ("1.02 * 1.0\n1.0", "got\n1.02"), ("undefined", "NameError"),
-        ("1.30  # simulated\n1.20", "got\n1.3"), ("print('7%')  # simulated\n4%", "got\n7%"), ("1 + 1", "got\n2"),
-        ("$ queuemodel predict nowhere.json", "cannot be read"), ("$ queuemodel profile --no-such-option", "such-op"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "problem"), [
+    ("1 + 1\n3", "expected\n3\ngot\n2"), ("1.02 * 1.0\n1.0", "got\n1.02"), ("undefined", "NameError"),
+    ("1.30  # simulated\n1.20", "got\n1.3"), ("print('7%')  # simulated\n4%", "got\n7%"), ("1 + 1", "got\n2"),
+    ("$ queuemodel predict nowhere.json", "cannot be read"), ("$ queuemodel profile --no-such-option", "such-op"),
+])  # fmt: skip
 def test_a_wrong_example_is_noticed(tmp_path, text, problem):
     path = tmp_path / "page.md"
     path.write_text(f"```console\n{text}\n```\n" if text.startswith("$") else f"```python\n>>> {text}\n```\n")
@@ -48,7 +45,7 @@ def test_a_wrong_example_is_noticed(tmp_path, text, problem):
     assert problem in failure
 
 
-def test_an_example_is_found_and_its_output_written_but_for_sampling_errors(tmp_path):
+def test_example_output_is_written(tmp_path):
     path = tmp_path / "page.md"
     path.write_text("```python\n>>> print('1.22 steps/s, 6%')  # simulated\n1.20 steps/s, 4%\n```\n")
     page = run_examples.run_page(path)
@@ -64,6 +61,6 @@ LEFT_OUT = ("queuemodel.adapters.tensorflow", "queuemodel.__main__")
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(LEFT_OUT)])
-def test_docstring_examples(name):
+def test_docstring_examples_pass(name):
     public = {public: getattr(queuemodel, public) for public in queuemodel.__all__}
     assert doctest.testmod(importlib.import_module(name), extraglobs=public).failed == 0

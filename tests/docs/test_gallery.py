@@ -26,7 +26,7 @@ def figures():
     plt.close("all")
 
 
-def test_every_figure_is_shown_with_its_own_code(figures):
+def test_figures_stand_beside_their_code(figures):
     shown = re.findall(
         r"!\[[^\]]+\]\(images/([\w-]+)\.png\)\n\n```\{literalinclude\} (\S+)\n.*?:pyobject: (\w+)", GALLERY, re.S
     )
@@ -36,7 +36,7 @@ def test_every_figure_is_shown_with_its_own_code(figures):
 
 
 @pytest.mark.parametrize("name", re.findall(r"\(images/([\w-]+)\.png\)", GALLERY))
-def test_the_code_of_every_figure_draws_it(figures, name):
+def test_figure_code_draws_the_figure(figures, name):
     ax = figures.FIGURES[name]()
     assert all([ax.get_xlabel(), ax.get_ylabel(), ax.has_data()])
     plt.close(ax.figure)

@@ -1,8 +1,11 @@
-"""What users read has the field's words: help, errors, fits and figures; legends have the glossary's."""
+"""What users read has the field's words: help, errors, fits, figures and names; legends have the glossary's."""
 
 import ast
 import importlib
+import inspect
+import pkgutil
 import re
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
@@ -16,6 +19,17 @@ ROOT = Path(__file__).parent.parent.parent
 BANNED = re.compile(
     r"\b((un)?told|tell(s|ing)?|ask(s|ed|ing)?|taught|teach(es)?|say|says|said|knows|knee|whoever|few flows|was thought"
     r"|(no|some|every)body|taken (to|for))\b",
+    re.IGNORECASE,
+)
+#: Participles, prepositions and persons as parts of names; clauses for terms in first lines of docstrings.
+BANNED_NAMES = {
+    "again", "alone", "among", "asked", "beside", "besides", "beyond", "carried", "found", "nobody", "pace", "paces",
+    "said", "seldom", "shown", "suffered", "sure", "taught", "thought", "told", "unlike", "unseen",
+    "untold", "whose",
+}  # fmt: skip
+BANNED_CLAUSES = re.compile(
+    r"\b(what(?!-| to\b)|(as|so) many|as much|(un)?told|tells?|taught|asks?|asked|says?|said|carried|paces|whoever"
+    r"|(no|some|every)body)\b",
     re.IGNORECASE,
 )
 PLAIN = {"waiting", "n*", "time", "of", "one", "since", "it", "began", "s", "/s"}  # beside the glossary's terms
@@ -71,7 +85,7 @@ def unknown(label):
 
 
 @pytest.mark.parametrize("texts", [user_texts, errors])
-def test_no_text_for_users_has_a_banned_word(figures, texts):
+def test_user_texts_have_no_banned_word(figures, texts):
     found = list(texts(figures))
     assert len(found) > 200
     assert [text for text in found if BANNED.search(text)] == []
@@ -89,3 +103,68 @@ def test_other_words_are_noticed():
     assert not BANNED.search("latency is assumed: specify it; task 3 of the basket, stellar")
     assert {"bottleneck", "saturation population", "worker", "push"} <= {*glossary()}
     assert (unknown("worker 3, waiting, 90 %"), unknown("worker, dawdling")) == (set(), {"dawdling"})
+
+
+def public():
+    """Names that packages export, their methods and properties, each with its object."""
+    packages = [module.name for module in pkgutil.iter_modules(qm.__path__, "queuemodel.") if module.ispkg]
+    for package in map(importlib.import_module, packages):
+        for name in getattr(package, "__all__", ()):
+            found = getattr(package, name)
+            yield name, found
+            for member, value in vars(found).items() if inspect.isclass(found) else ():
+                if not member.startswith("_"):
+                    yield member, getattr(value, "fget", None) or getattr(value, "func", None) or value
+
+
+def names_of(name, found):
+    """A public name and the parameters of its object."""
+    try:
+        return {name, *inspect.signature(found).parameters} if callable(found) else {name}
+    except ValueError:  # of an enumeration
+        return {name}
+
+
+def is_banned(name):
+    return bool(BANNED_NAMES & {*name.lower().split("_")})
+
+
+def first_line(found):
+    written = inspect.isroutine(found) or inspect.isclass(found)
+    return (inspect.getdoc(found) or "").partition("\n")[0] if written else ""
+
+
+def test_public_names_have_no_banned_word():
+    names = {one for name, found in public() for one in names_of(name, found)}
+    assert len(names) > 700
+    assert {name for name in names if is_banned(name)} == set()
+
+
+def test_first_lines_have_no_clauses():
+    lines = {line for _, found in public() if (line := first_line(found))}
+    assert len(lines) > 500
+    assert {line for line in lines if BANNED_CLAUSES.search(line)} == set()
+
+
+def capitals(text):
+    """Constants of a module, those that one statement names."""
+    assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    targets = (target for node in assigned for target in getattr(node, "targets", None) or [node.target])
+    return {one.id for one in targets if isinstance(one, ast.Name) and one.id.isupper() and one.id[0] != "_"}
+
+
+def repeated(texts):
+    return {name for name, count in Counter(name for text in texts for name in capitals(text)).items() if count > 1}
+
+
+def test_capital_names_are_unique():
+    assert repeated(path.read_text() for path in (ROOT / "queuemodel").rglob("*.py")) == set()
+
+
+def test_bad_names_are_noticed():
+    assert all(map(is_banned, ("non_told_time", "PACES", "measured_besides", "alone")))
+    assert not any(map(is_banned, ("placement", "foundation", "tolda")))
+    lines = ("What it lasts beyond computing.", "As many as workers.", "Rounds of so many ranks.", "Nobody waits.")
+    assert all(map(BANNED_CLAUSES.search, lines))
+    assert not BANNED_CLAUSES.search("Curves of what-ifs, and what to measure next, whatever the order.")
+    assert repeated(["KINDS = 1", "KINDS: int = 2\nB = 1", "B = kinds = 3", "_KINDS = 4"]) == {"KINDS", "B"}

@@ -48,7 +48,7 @@ def value(shown, start):
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_the_prediction_is_near_the_measurement_and_the_plan_names_workers(shown, name):
+def test_notebook_predictions_are_near_measurements(shown, name):
     cells = shown(name)
     workers, largest, question = CLAIMS[name]
     for source, data in cells.items():

@@ -40,14 +40,14 @@ KINDS = sorted(kinds_of(msgspec.inspect.type_info(qm.Profile)), key=lambda kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_field_of_a_profile_is_documented(kind):
+def test_profile_fields_are_documented(kind):
     text = (DOCS / "reference" / "profile-json.md").read_text()
     documented = set(re.findall(r"`(\w+)`", "\n".join(row for row in text.splitlines() if row[:1] == "|")))
     assert {field.name for field in msgspec.structs.fields(kind)} <= documented
     assert len(KINDS) >= 8
 
 
-def test_every_public_name_and_command_is_in_the_reference():
+def test_reference_lists_names_and_commands():
     assert set(qm.__all__) - {"__version__"} <= set((DOCS / "reference" / "api.rst").read_text().split())
     text = (DOCS / "reference" / "command-line.md").read_text()
     assert {name for name in COMMANDS if f"| `{name}` |" not in text} == set()
@@ -57,7 +57,7 @@ def test_every_public_name_and_command_is_in_the_reference():
 MEASURED = ("validation.md",)
 
 
-def test_pictures_are_there_and_come_from_the_script():
+def test_pictures_come_from_the_script():
     figures = (DOCS / "scripts" / "figures.py").read_text()
     for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
         if "_build" in page.parts:
@@ -68,6 +68,6 @@ def test_pictures_are_there_and_come_from_the_script():
                 assert f'"{Path(target).stem}"' in figures, f"{page.name}: {target} is not made by docs/scripts"
 
 
-def test_no_page_names_a_folder_of_somebody_s_machine():
+def test_pages_name_no_private_folder():
     for page in [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "queuemodel" / "profile" / "data").glob("*.md")]:
         assert not re.search(r"(?<![\w.])/(work|home|root|Users)/", page.read_text()), page

@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 import math
-import random
 import re
 import sys
 import zipfile
@@ -32,6 +31,7 @@ from queuemodel import transport as collectives
 from queuemodel.adapters import pytorch, tensorflow
 from queuemodel.cli import main
 from queuemodel.sgd import compare, plan_strategies
+from tests.oracles.pairs import pairwise
 from tests.oracles.recorded import DATA
 
 ROOT = Path(__file__).parents[2]
@@ -59,27 +59,6 @@ TOLD = json.loads(Path(__file__).with_name("asked.json").read_text())
 #: Numbers are kept to so many digits; of longer lists of numbers a weighted sum is.
 DIGITS, LONGEST = 12, 3
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-
-
-def pairwise(number: int, /, **options: list[Any]) -> Iterator[dict[str, Any]]:
-    """Rows that have each pair of two options' values; None is not asked, and of a dictionary the items are."""
-    rng = random.Random(number)
-
-    def pairs(row: dict[str, int]) -> set[Any]:
-        return set(itertools.combinations(row.items(), 2))
-
-    ranges = [[(name, i) for i in range(len(values))] for name, values in options.items()]
-    missing = {pair for a, b in itertools.combinations(ranges, 2) for pair in itertools.product(a, b)}
-    while missing:
-        rows = [{name: rng.randrange(len(options[name])) for name in options} | dict(min(missing)) for _ in range(60)]
-        best = max(rows, key=lambda row: len(missing & pairs(row)))
-        missing -= pairs(best)
-        asked = {name: options[name][i] for name, i in best.items() if options[name][i] is not None}
-        yield {
-            k: v
-            for name, value in asked.items()
-            for k, v in (value if isinstance(value, dict) else {name: value}).items()
-        }
 
 
 @cache
@@ -133,15 +112,8 @@ ONLY_SAVED = ("format", "version", "steps_per_round", "workers_per_node", "stati
 def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
     """All that a curve has and its model; the intervals' widths tell how far a simulated one may be off."""
     more = (
-        "think_time",
-        "bound_lower",
-        "bound_upper",
-        "single",
-        "marginal_speedup",
-        "measured",
-        "dataset_size",
-        "model",
-    )
+        "think_time", "bound_lower", "bound_upper", "single", "marginal_speedup", "measured", "dataset_size", "model",
+    )  # fmt: skip
     answer = plain(curve) | {name: plain(getattr(curve, name)) for name in more}
     for name in (*ONLY_SAVED, *(("base_workers",) if curve.base_workers == 1 else ())):
         del answer[name]
@@ -160,16 +132,8 @@ def simulated(name: str, **asked: Any) -> Any:
     run = qm.simulate(profile(name), **asked)
     answer = plain(run) | {"trace": digest(run.chrome_trace())}
     more = (
-        "utilization",
-        "breakdown",
-        "staleness",
-        "times",
-        "throughputs",
-        "log",
-        "log_times",
-        "log_results",
-        "waited",
-    )
+        "utilization", "breakdown", "staleness", "times", "throughputs", "log", "log_times", "log_results", "waited",
+    )  # fmt: skip
     return answer | {name: plain(getattr(run, name)) for name in more if hasattr(run, name)}
 
 
@@ -293,10 +257,8 @@ def placements() -> Iterator[tuple[str, Question]]:
         sizes = sorted({one.batch_size for one in data()})
         yield f"predict placements of {path.stem}", partial(predicted, data, workers=[4, 8, 16], batch_size=sizes[-1])
         options = {
-            "gpus_per_node": [1, 4, None],
-            "batch_size": [sizes[-1], sizes[0] + 1, sizes[0] - 1],
-            "seed": [None, 4],
-        }
+            "gpus_per_node": [1, 4, None], "batch_size": [sizes[-1], sizes[0] + 1, sizes[0] - 1], "seed": [None, 4],
+        }  # fmt: skip
         for asked in pairwise(1, **options, confidence=[None, 0.8], workers=[[4, 8, 16], [3, 5]]):
             yield ask(f"placements of {path.stem}", placed, path, **asked)
 
@@ -416,11 +378,8 @@ def network(seed: int, *, classes: int = 0, kind: str = "", routing: str = "") -
         return dict(zip(names, values, strict=True)) if classes and not same else values[0]
 
     kinds: list[dict[str, Any]] = [
-        {},
-        {"servers": 2},
-        {"rates": np.minimum(1 + 0.7 * np.arange(12), 3.0).tolist()},
-        {"servers": math.inf},
-    ]
+        {}, {"servers": 2}, {"rates": np.minimum(1 + 0.7 * np.arange(12), 3.0).tolist()}, {"servers": math.inf},
+    ]  # fmt: skip
     if kind == "fcfs":
         kinds = [{"discipline": "fcfs", "scv": 2.5}, {"discipline": "lifo-pr", "scv": 0.4}, {}]
     if kind == "phases":
@@ -478,10 +437,8 @@ ASKED: dict[str, Callable[[qn.Network, Any], Any]] = {
 
 def networks() -> Iterator[tuple[str, Question]]:
     kinds = {
-        "classes": [0, 2, 3],
-        "kind": ["plain", "", "mixed", "fcfs", "phases"],
-        "routing": ["", "one", "switching"],
-    }
+        "classes": [0, 2, 3], "kind": ["plain", "", "mixed", "fcfs", "phases"], "routing": ["", "one", "switching"],
+    }  # fmt: skip
     for kind in pairwise(3, **kinds, seed=[1, 2]):
         for name, asked in ASKED.items():
             if not (name.startswith("simul") and kind["classes"] == 3):

@@ -40,7 +40,7 @@ def profile_with(shares, phases, count=300):
     [([1.0], 0.04), ([0.5] * 2, 0.04), ([0.25] * 4, 0.04), ([0.3, 0.7], 0.13), ([0.28, 0.08, 0.64], 0.13)],
 )
 @pytest.mark.parametrize("phases", [HEAVY, LIGHT])
-def test_several_servers_are_right_and_uneven_ones_a_little_too_fast(shares, most, phases):
+def test_several_servers_agree_with_simulation(shares, most, phases):
     """But for the simulation's own error of about 1 %."""
     profile, workers = profile_with(shares, phases), [1, 4, 24]
     runs = [simulate_operations(profile, workers=n, steps=6_000 // n, **IDEAL).throughput for n in workers]

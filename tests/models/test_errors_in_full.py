@@ -70,7 +70,7 @@ WAYS = [
 
 @pytest.mark.parametrize(("way", "waiting"), WAYS)
 @pytest.mark.parametrize("workers", [[1, 2, 5], [2, 5]], ids=str)
-def test_an_interval_joins_runs_windows_sampling_and_the_models_own_error(way, waiting, workers):
+def test_interval_joins_all_error_sources(way, waiting, workers):
     asked = {"workers": workers, "replications": 3, "seed": 4, **way, **IDEAL}
     steps = 2400 if len(workers) == 3 else 600  # windows of a minute, and shorter ones
     every = trace_runs(VARIED, steps=steps, **asked)
@@ -92,7 +92,7 @@ CURVES = [
 
 
 @pytest.mark.parametrize("asked", CURVES, ids=lambda asked: "-".join(asked) or "plain")
-def test_every_field_of_a_curve_follows_from_its_runs(asked):
+def test_curve_fields_follow_from_runs(asked):
     """Three tensors of unlike sizes on two servers, whose updates take unlike times."""
     about = {"steps": 900, "replications": 3, "seed": 6} | IDEAL | asked
     fetches = [Operation("fetch", f"w{i}", 0.0, 0.3, size, server=i % 2) for i, size in enumerate(SIZES)]

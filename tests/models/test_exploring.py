@@ -32,7 +32,7 @@ def test_a_slider_is_a_what_if(model):
         model.explore(workers=0)
 
 
-def test_an_unanswered_change_is_explained_and_the_last_answer_stays(model):
+def test_refused_change_keeps_the_answer(model):
     explorer = model.what_if(worker_speeds=[1, 1, 2]).explore(workers=3)
     last = explorer.curve.to_json()
     explorer.controls["workers"].value = 4
@@ -42,7 +42,7 @@ def test_an_unanswered_change_is_explained_and_the_last_answer_stays(model):
     assert explorer.message == "as given"
 
 
-def test_only_what_the_model_answers_has_a_slider():
+def test_sliders_are_the_answered_changes():
     assert set(qm.fit(example_throughputs("alexnet-60")).explore(workers=8).controls) == {
         "workers",
         "parameter_servers",
@@ -64,7 +64,7 @@ def test_a_kept_curve_stays_for_comparison(model):
     assert explorer.kept == {"parameter_servers=2": model.what_if(parameter_servers=2).throughput(range(1, 5))}
 
 
-def test_goals_give_the_plan_of_the_curve(model):
+def test_goals_give_the_plan(model):
     explorer = model.explore(workers=8)
     assert explorer.plan is None
     explorer.goals["price_per_node_hour"].value = 1.5
@@ -75,7 +75,7 @@ def test_goals_give_the_plan_of_the_curve(model):
     assert "deadline" in explorer.message
 
 
-def test_without_the_widgets_one_line_says_what_to_install(model, monkeypatch):
+def test_missing_widgets_name_their_installation(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     with pytest.raises(qm.MissingDependencyError, match="pip install ipywidgets"):
         model.explore()

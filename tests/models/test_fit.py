@@ -24,14 +24,14 @@ def demands(model):
 
 
 @given(fetch=POSITIVE, compute=POSITIVE, push=POSITIVE, update=st.floats(0.0, 1.0), share=st.floats(0.0, 0.9))
-def test_one_worker_takes_exactly_the_measured_step(fetch, compute, push, update, share):
+def test_one_worker_takes_measured_step(fetch, compute, push, update, share):
     measured = step(fetch, compute, push, update, overlap=share * min(fetch + push, compute))
     for form in ("links", "single"):
         model = qm.fit(profile([measured]), form=form)
         assert model.throughput([1]).steps_per_second[0] == pytest.approx(1 / measured.step_time, rel=1e-9)
 
 
-def test_demands_are_busy_times_and_the_worker_gets_the_rest():
+def test_demands_are_busy_times():
     links, single = (qm.fit(profile([step(overlap=0.15)] * 3), form=form) for form in ("links", "single"))
     values = {p.name: p.value for p in links.parameters}
     assert values["effective bandwidth down"] == pytest.approx(2_000_000 / 0.2)
@@ -46,14 +46,14 @@ def test_demands_are_busy_times_and_the_worker_gets_the_rest():
             qm.fit(profile(), **wrong)
 
 
-def test_transfers_that_overlap_each_other_still_give_the_step():
+def test_overlapping_transfers_keep_the_step():
     full = qm.Step(step_time=1.0, fetch=0.9, compute=0.9, push=0.9, update=0.0, fetched_bytes=1, pushed_bytes=1)
     model = qm.fit(profile([full]))
     assert model.throughput([1]).steps_per_second[0] == pytest.approx(1.0)
     assert any("overlap each other" in p.note for p in model.parameters)
 
 
-def test_standard_errors_are_those_of_the_mean():
+def test_standard_errors_of_the_mean():
     rng = np.random.default_rng(1)
     model = qm.fit(profile(noisy(rng, count=100, fetch=0.2, compute=0.5, push=0.1)))
     fetch = parameter(model, "transmit link demand")
@@ -70,7 +70,7 @@ def test_standard_errors_are_those_of_the_mean():
     form=st.sampled_from(["links", "single"]),
 )
 @example(seconds=(0.4, 0.2, 0.01), think=0.2, workers=4, form="links")
-def test_steps_of_several_workers_are_freed_of_their_waiting(seconds, think, workers, form):
+def test_waiting_is_removed_from_steps(seconds, think, workers, form):
     """What a network shows at N workers gives its demands back, and so its throughput at any number."""
     groups = [[d] for d in seconds] if form == "links" else [seconds]
     network = queueing.Network(
@@ -95,13 +95,13 @@ def test_steps_of_several_workers_are_freed_of_their_waiting(seconds, think, wor
 
 
 @pytest.mark.parametrize("servers", [2, 3])
-def test_several_workers_on_several_servers_keep_their_measured_throughput(servers):
+def test_several_servers_keep_measured_throughput(servers):
     model = qm.fit(profile([step(fetch=0.5, push=0.3)] * 2, servers=servers, workers=4))
     assert model.throughput([4]).at(4) == pytest.approx(4 / step(fetch=0.5, push=0.3).step_time, rel=1e-7)
     assert model.throughput([1]).at(1) > 1 / step(fetch=0.5, push=0.3).step_time
 
 
-def test_waiting_for_a_retransmission_timer_is_no_links_time():
+def test_retransmission_timeouts_are_no_demand():
     """Two of twelve fetches from several servers took 0.6 s longer: so much longer is a step, on average by 0.1 s."""
     steps = [step(fetch=0.4, push=0.2, overlap=0.1)] * 10 + [step(fetch=1.0, push=0.2, overlap=0.1)] * 2
     several, one = (demands(qm.fit(profile(steps, servers=servers))) for servers in (2, 1))
@@ -109,7 +109,7 @@ def test_waiting_for_a_retransmission_timer_is_no_links_time():
     assert sum(several) == pytest.approx(0.5 + 0.5 + 0.2 + 0.01 - 0.1) == pytest.approx(sum(one))
 
 
-def test_a_workers_own_link_does_not_slow_several_servers():
+def test_worker_link_spares_several_servers():
     """The faster direction shows what a link carries: 2 MB in 0.1 s, so the 1 MB pushed in 0.3 s need 0.05 s of it."""
     recorded = step(fetch=0.1, push=0.3)
     one, two = (demands(qm.fit(profile([recorded] * 2, servers=servers))) for servers in (1, 2))
@@ -117,14 +117,14 @@ def test_a_workers_own_link_does_not_slow_several_servers():
     assert two == pytest.approx([0.1, 0.05, 0.01, 0.75])
 
 
-def test_shares_of_the_servers_are_those_of_the_job():
+def test_server_shares_follow_the_shards():
     data = profile(servers=2)
     uneven = msgspec.structs.replace(data, job=msgspec.structs.replace(data.job, shard_bytes=[1_500_000, 500_000]))
     for recorded, busiest in ((data, 0.5), (uneven, 0.75)):
         assert qm.fit(recorded).throughput([300]).at(300) == pytest.approx(1 / (0.2 * busiest), rel=0.01)
 
 
-def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
+def test_untraced_throughput_removes_tracing_overhead():
     """Of the worker's own time, which tracing lengthens; a link demands what it did."""
     model = qm.fit(profile(throughputs=[qm.Measurement(workers=1, steps_per_second=1.25 / 0.81)]))
     own = 0.5 - 0.81 * (1 - 1 / 1.25)
@@ -138,7 +138,7 @@ def test_untraced_throughput_of_one_worker_removes_what_tracing_cost():
     assert demands(shorter) == pytest.approx([0.1, 0.05, 0.005, 0.0])  # than its transfers, so that these are
 
 
-def test_one_worker_with_other_servers_was_measured_too():
+def test_one_worker_with_other_servers():
     """One worker's own link is the limit, whatever the servers: 1.3 steps/s instead of 1.23 is a shorter step."""
     point = qm.Measurement(workers=1, steps_per_second=1.3, parameter_servers=2)
     model, plain = qm.fit(profile(), throughputs=[point]), qm.fit(profile())
@@ -161,18 +161,20 @@ def test_bad_workers_are_refused(workers):
         qm.fit(profile()).throughput(workers)
 
 
-def test_a_step_that_sends_nothing_has_no_bottleneck():
+def test_step_without_transfers_has_no_bottleneck():
     idle = profile([step(fetch=0.0, push=0.0, update=0.0, idle=0.3)] * 3)
     model = qm.fit(idle)
     curve = model.throughput([1, 8])
     assert curve.bottleneck == ""
     assert curve.steps_per_second == pytest.approx(np.array([1, 8]) / 0.8)
+    assert curve.bound_upper == pytest.approx(np.array([1, 8]) / 0.8)
+    assert curve.saturation_workers == math.inf
     worker = parameter(model, "worker time")
     assert "0.3 s more than the 0.5 s of computation" in worker.note
 
 
 @pytest.mark.parametrize(("bandwidth", "wrong"), [(2e5, True), (1e7, False), (9e6, False), (None, False)])
-def test_transfers_that_are_faster_than_their_links_are_told(bandwidth, wrong):
+def test_transfers_above_link_rate_are_noted(bandwidth, wrong):
     curve = qm.fit(profile(bandwidth=bandwidth)).throughput([1, 2])  # 2 MB in 0.2 s
     assert ("faster than links of" in curve.note) == wrong
     ranks = example_profile("ddp-alexnet-40")
@@ -182,7 +184,7 @@ def test_transfers_that_are_faster_than_their_links_are_told(bandwidth, wrong):
 
 
 @pytest.mark.parametrize("method", ["mva", "trace"])
-def test_throughputs_that_contradict_the_profile_are_named_with_the_likely_unit(method):
+def test_contradictory_throughputs_name_the_unit(method):
     profile, points = example_profile("resnet50-60"), example_throughputs("resnet50-60")
 
     def note(points):

@@ -40,7 +40,7 @@ def brute(instances, good, cost):
 
 @settings(max_examples=15)
 @given(st.floats(0.05, 3.0), st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3))
-def test_the_cheapest_of_all_types_and_numbers_that_meet_the_deadline(hours, prices):
+def test_cheapest_type_meets_the_deadline(hours, prices):
     types = [replace(one, price=price) for one, price in zip((SMALL, WIDE, FAST), prices, strict=True)]
     examples = 3 * PROFILE.job.dataset_size
 
@@ -64,7 +64,7 @@ def test_the_cheapest_of_all_types_and_numbers_that_meet_the_deadline(hours, pri
 
 
 @pytest.mark.parametrize("wanted", [20.0, 100.0, 230.0])
-def test_the_cheapest_hour_that_reaches_a_throughput(wanted):
+def test_cheapest_hour_reaches_a_throughput(wanted):
     best = brute([SMALL, WIDE, FAST], lambda x: 32 * x >= wanted, lambda one, n, x: (n + 1) * one.price)
     found = qm.plan_instances(PROFILE, [SMALL, WIDE, FAST], workers=COUNTS, method="mva", throughput=wanted)
     row = found.to_rows()[0]
@@ -78,7 +78,7 @@ def test_the_cheapest_hour_that_reaches_a_throughput(wanted):
     json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def test_servers_are_paid_for_and_latency_is_asked_of_data_parallel_training():
+def test_servers_are_paid_latency_for_ranks():
     found = qm.plan_instances(PROFILE, [SMALL], workers=[4], method="mva", throughput=1.0, parameter_servers=2)
     assert found.offers[0].hourly == pytest.approx(6 * 0.2)
     near, far = (qm.Instance(name, price=1.0, latency=latency) for name, latency in (("near", 1e-6), ("far", 0.1)))
@@ -89,7 +89,7 @@ def test_servers_are_paid_for_and_latency_is_asked_of_data_parallel_training():
         qm.plan_instances(PROFILE, [near], throughput=1.0)
 
 
-def test_marginal_speedup_stops_at_the_first_worker_that_adds_too_little():
+def test_marginal_speedup_stops_at_first_miss():
     """A curve that is not monotone, and later rises again: the third worker adds 0.1, the fifth takes away."""
     X = np.array([1.0, 2.0, 2.1, 3.6, 3.5, 4.6])
     about = {"single": 1.0, "batch_size": 10, "parameter_servers": 1}
@@ -101,18 +101,15 @@ def test_marginal_speedup_stops_at_the_first_worker_that_adds_too_little():
         assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("question", "match"),
-    [
-        ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "exclude each other"),
-        ({}, "give epochs too, for a deadline, a price or a budget"),
-        ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
-        ({"throughput": -1.0}, "throughput must be finite and > 0"),
-        ({"throughput": 1.0, "instances": []}, "at least one type of machine"),
-        ({"throughput": 1.0, "instances": "types.csv"}, "expected Instances, got str; `read_instances` reads them"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(question, match):
+@pytest.mark.parametrize(("question", "match"), [
+    ({"deadline": 60.0, "throughput": 1.0, "epochs": 1}, "exclude each other"),
+    ({}, "give epochs too, for a deadline, a price or a budget"),
+    ({"throughput": 1.0, "bandwidth": 1e9}, "each instance has its own bandwidth"),
+    ({"throughput": -1.0}, "throughput must be finite and > 0"),
+    ({"throughput": 1.0, "instances": []}, "at least one type of machine"),
+    ({"throughput": 1.0, "instances": "types.csv"}, "expected Instances, got str; `read_instances` reads them"),
+])  # fmt: skip
+def test_senseless_questions_are_one_line(question, match):
     with pytest.raises(qm.ModelError, match=rf"\A.*{match}.*\Z"):
         qm.plan_instances(PROFILE, **{"instances": [SMALL], "method": "mva"} | question)
 
@@ -128,16 +125,13 @@ def test_units_and_what_is_left_out(tmp_path):
     assert read(tmp_path, text) == [qm.Instance("small", price=0.2), fast]
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("name,price\na,cheap\n", "line 2: price must be finite and > 0, got 'cheap'"),
-        ("name,price\na,1\na,2\n", "line 3: name 'a' stands twice"),
-        ("name,price,bandwidth\na,1,10 parsecs\n", "line 2: bandwidth: bandwidth '10 parsecs': unknown unit"),
-        ("name,price,bandwidth\na,1,10B/s\n", "line 2: bandwidth: bandwidth must be at least 1000 bytes per second"),
-    ],
-)
-def test_a_wrong_file_names_line_and_column(tmp_path, text, match):
+@pytest.mark.parametrize(("text", "match"), [
+    ("name,price\na,cheap\n", "line 2: price must be finite and > 0, got 'cheap'"),
+    ("name,price\na,1\na,2\n", "line 3: name 'a' stands twice"),
+    ("name,price,bandwidth\na,1,10 parsecs\n", "line 2: bandwidth: bandwidth '10 parsecs': unknown unit"),
+    ("name,price,bandwidth\na,1,10B/s\n", "line 2: bandwidth: bandwidth must be at least 1000 bytes per second"),
+])  # fmt: skip
+def test_bad_file_names_its_line(tmp_path, text, match):
     with pytest.raises(qm.DataError, match=rf"\A.*{match}.*\Z"):
         read(tmp_path, text)
     for values in ({"price": math.nan}, {"price": 1, "bandwidth": 0}, {"price": 1, "latency": -1e-6}, {"price": "1"}):

@@ -20,7 +20,7 @@ def own_error(workers, saturation):
 
 
 @pytest.mark.parametrize(("traced", "confidence"), [(1, 0.5), (4, 0.9), (1, 0.99)])
-def test_steps_that_do_not_vary_leave_the_models_own_error(traced, confidence):
+def test_constant_steps_leave_model_error(traced, confidence):
     model, workers = qm.fit(on_network(profile(workers=traced), "cubic")), np.array([1, 2, 4, 7, 64])
     curve, elsewhere = (one.throughput(workers, confidence=confidence) for one in (model, model.what_if(batch_size=64)))
     z = stats.norm.ppf((1 + confidence) / 2)
@@ -41,7 +41,7 @@ def throughputs_of(D, Z, most):
 
 
 @pytest.mark.parametrize("count", [1, 7])
-def test_intervals_join_the_sampling_of_the_steps_mean_and_the_models_own_error(count):
+def test_intervals_join_sampling_and_model_error(count):
     """Student's law with the covariance of the steps; one step is taken to vary by a tenth."""
     rng, N = np.random.default_rng(3), np.array([2, 5, 20])
     times = np.array([0.2, 0.1, 0.02, 0.5]) * rng.gamma(20, 0.05, (count, 4))

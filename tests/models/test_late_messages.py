@@ -35,7 +35,7 @@ BBR = {"congestion_control": "bbr", "buffer": 0.012}
 
 
 @pytest.mark.parametrize(("bandwidth", "size"), [(7e6, 400_000), (7e6, 2_000_000), (15e6, 400_000)])
-def test_what_the_link_carries_is_found_beside_what_is_late(bandwidth, size):
+def test_bandwidth_is_found_despite_lateness(bandwidth, size):
     """Of messages that the buffer holds to a third, that overflow it for sure, and where it holds the whole window."""
     profile = ring_profile("tensorflow", BBR, bandwidth=bandwidth, size=size)
     assert fit_rounds(profile).bandwidth == pytest.approx(bandwidth, rel=0.02)
@@ -45,7 +45,7 @@ def test_what_the_link_carries_is_found_beside_what_is_late(bandwidth, size):
     assert curve.residence_time[0] == pytest.approx([wire, waits, 0.0], rel=0.03, abs=0.01)
 
 
-def test_two_ranks_which_send_at_the_same_time_lose_less():
+def test_two_simultaneous_ranks_lose_less():
     """A message is surely late from 19 buffers on between two ranks, from 3.8 among more; the ring has 2 (n - 1)."""
     link = {"bandwidth": 7e6, "buffer": 0.012}  # which holds 84,000 bytes
     sizes = 84_000 * np.array([9.5, 19.0, 40.0])
@@ -62,13 +62,13 @@ def test_two_ranks_which_send_at_the_same_time_lose_less():
     ("framework", "cluster"),
     [("tensorflow", {}), ("tensorflow", BBR | {"congestion_control": "cubic"}), ("pytorch", BBR)],
 )
-def test_it_is_for_single_messages_under_bbr_only(framework, cluster):
+def test_lateness_for_single_messages_under_bbr(framework, cluster):
     fitted = fit_rounds(ring_profile(framework, cluster))
     assert fitted.buffer == 0
     assert fitted.bandwidth < 6.5e6
 
 
-def test_a_network_may_be_told_when_asked_instead_of_when_imported():
+def test_network_may_be_given_when_asked():
     known, untold = ring_profile("tensorflow", BBR), ring_profile("tensorflow", {})
     for ranks in (2, 3):
         note = predict(ring_profile("tensorflow", {}, ranks=ranks), workers=[8]).note

@@ -52,11 +52,9 @@ def round_time(recorded):
 
 def profile(rounds):
     return qm.Profile(
-        source=qm.Source(framework="none"),
-        job=qm.Job(batch_size=1, parameter_bytes=1_000_000, tensors=1),
-        cluster=qm.Cluster(workers=2),
-        rounds=rounds,
-    )
+        source=qm.Source(framework="none"), job=qm.Job(batch_size=1, parameter_bytes=1_000_000, tensors=1),
+        cluster=qm.Cluster(workers=2), rounds=rounds,
+    )  # fmt: skip
 
 
 def computed_of(n):
@@ -65,7 +63,7 @@ def computed_of(n):
 
 
 @pytest.mark.parametrize(("law", "slow"), [(always, 1.0), (often, 1.0), (seldom, 1.0), (always, 1.8), (often, 3.0)])
-def test_recorded_waits_tell_the_rounds_of_more_ranks(law, slow):
+def test_loading_times_extrapolate_to_ranks(law, slow):
     recorded = trained(law, 2, 2000, slow=slow)
     curve = qm.predict(profile(recorded), workers=[2, 4, 8])
     for n, rate in zip(curve.workers.tolist(), curve.iterations_per_second, strict=True):
@@ -80,7 +78,7 @@ def test_recorded_waits_tell_the_rounds_of_more_ranks(law, slow):
 
 
 @pytest.mark.parametrize("law", [always, often, seldom])
-def test_intervals_hold_where_more_is_loaded_ahead(law):
+def test_intervals_hold_with_deeper_prefetch(law):
     curve = qm.predict(profile(trained(law, 2, 500, ahead=6)), workers=[2, 8])
     for n, lower, upper in zip(curve.workers, curve.lower, curve.upper, strict=True):
         measured = round_time(trained(law, n, 2500, ahead=6, seed=1, computed=computed_of(n)))
@@ -130,7 +128,7 @@ def of_rank(taken, waited):
 @pytest.mark.parametrize(
     "law", [often, seldom, lambda rng, size: rng.gamma(4, 0.06, size)], ids=["often", "seldom", ""]
 )
-def test_loading_times_are_the_product_limit_estimate(law):
+def test_loading_times_by_product_limit(law):
     recorded = trained(lambda rng, size: law(rng, size) * rng.uniform(0.99, 1.01, size), 2, 60, seed=3)
     few = trained(lambda rng, size: np.full(size, 0.21), 3, 20)  # a run that waited less
     found = fit_rounds(profile([*few, *recorded])).loading

@@ -17,7 +17,7 @@ def halved(fitted):
     return replace(fitted, bucket_bytes=fitted.bucket_bytes / 2, gradients=(sizes / 2, moments))
 
 
-def test_a_rewriting_of_rounds_reaches_every_answer():
+def test_rewritten_rounds_reach_every_answer():
     model = fit(RANKS)
     rewritten = replace(model, fitted=halved(model.fitted))
     curve = rewritten.throughput([1, 2, 4, 8])
@@ -37,7 +37,7 @@ class Compressed(Buckets):
         return Buckets.units(self, sizes) / 2
 
 
-def test_a_scheme_that_is_made_here_reaches_predict():
+def test_own_scheme_reaches_predict():
     plain, half = (predict(RANKS, workers=[2, 8], scheme=one) for one in (Buckets(), Compressed()))
     faster = predict(RANKS, workers=[2, 8], scheme=Buckets(), bandwidth=2 * RANKS.cluster.bandwidth, latency=0.0)
     assert np.all(plain.steps_per_second < half.steps_per_second)
@@ -58,7 +58,7 @@ class OneToAll:
 
 
 @pytest.mark.parametrize("racks", [{}, {"nodes_per_rack": 2, "oversubscription": 4.0}], ids=str)
-def test_a_collective_that_is_made_here_reaches_predict(racks):
+def test_own_collective_reaches_predict(racks):
     """Where the network is all, among eight: 14 whole messages; of two to a rack six of seven come over its link."""
     curve = predict(RANKS, workers=[2, 8], collective=OneToAll(), bandwidth=1e3, latency=0.0, **racks)
     size, bandwidth = sum(fit(RANKS).fitted.bucket_bytes), curve.model.link_at(curve.model.fitted.ranks).bandwidth

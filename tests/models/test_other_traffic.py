@@ -68,7 +68,7 @@ def test_traffic_that_leaves_nothing_is_refused(other, said):
         predict(qm.example_profile("ddp-alexnet-40"), other_traffic=other)
 
 
-def test_links_without_a_bandwidth_say_what_they_need():
+def test_missing_bandwidth_is_requested():
     import msgspec
 
     profile = qm.example_profile("ddp-alexnet-40")

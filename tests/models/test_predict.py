@@ -34,22 +34,17 @@ def test_a_solver_reaches_predictions():
     assert curve.at(1) > 1.05 * qm.predict(profile, workers=[1], method=ExactMVA()).at(1)
 
 
-@pytest.mark.parametrize(
-    ("method", "asked", "message"),
-    [
-        ("fast", {}, "method must be one of auto, trace, mva"),
-        (ExactMVA(), {"strategy": "sync-ps"}, "equal asynchronous workers"),
-        (ExactMVA(), {"strategy": "all-reduce"}, "needs a profile with recorded steps"),
-        (ExactMVA, {}, "solver value"),
-    ],
-)
+@pytest.mark.parametrize(("method", "asked", "message"), [
+    ("fast", {}, "method must be one of auto, trace, mva"),
+    (ExactMVA(), {"strategy": "sync-ps"}, "equal asynchronous workers"),
+    (ExactMVA(), {"strategy": "all-reduce"}, "needs a profile with recorded steps"), (ExactMVA, {}, "solver value"),
+])  # fmt: skip
 def test_methods_that_do_not_answer(method, asked, message):
-    with pytest.raises(qm.ModelError, match=message) as error:
+    with pytest.raises(qm.ModelError, match=message):
         qm.predict(example_profile("alexnet-60"), workers=[2], method=method, **asked)
-    assert "\n" not in str(error.value)
 
 
-def test_the_first_model_that_does_not_refuse_answers():
+def test_first_willing_model_answers():
     """Each for its own data; a closed network where it is asked for."""
     traced, rounds = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
     table = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (4, 3.0))]

@@ -38,9 +38,7 @@ def recorded(*, computed=1.0, start=0.0, tracing=1.0, slow=1.0, cv=0.02, evaluat
         alone = late + tracing * computed * (1 + cv * rng.standard_normal())
         made.append(Round(number=number, round_time=alone, computed=alone))
     return qm.Profile(
-        source=qm.Source(framework="made"),
-        job=qm.Job(batch_size=8, parameter_bytes=sum(SIZES), tensors=2),
-        rounds=made,
+        source=qm.Source(framework="made"), job=qm.Job(batch_size=8, parameter_bytes=sum(SIZES), tensors=2), rounds=made
     )
 
 
@@ -49,7 +47,7 @@ def with_rates(profile, iterations_per_second):
     return msgspec.structs.replace(profile, throughputs=points)
 
 
-def test_a_large_bucket_tells_the_bandwidth_though_a_small_one_is_last():
+def test_large_bucket_gives_the_bandwidth():
     """By the last end alone, the small bucket's slow start would make the bandwidth 300 kB in 53 ms: 5.7 MB/s."""
     fitted = fit_rounds(recorded(start=0.01))
     assert fitted.bandwidth == pytest.approx(BANDWIDTH, rel=0.04)
@@ -57,7 +55,7 @@ def test_a_large_bucket_tells_the_bandwidth_though_a_small_one_is_last():
 
 
 @pytest.mark.parametrize("start", [0.0, 0.02])
-def test_bandwidth_and_latency_err_as_the_ends_of_rounds_do(start):
+def test_covariance_from_ends_of_rounds(start):
     """By 0.3 % of a round each; what is assumed of the latency, within a factor of 4, is one observation more."""
     fitted = fit_rounds(recorded(cv=0.0, start=start))
     messages, total = 2 * fitted.latency, 1.0 + start + SIZES[1] / BANDWIDTH
@@ -67,7 +65,7 @@ def test_bandwidth_and_latency_err_as_the_ends_of_rounds_do(start):
     assert fitted.latency_known == (start > 0)
 
 
-def test_all_reduces_whose_time_no_size_tells_are_predicted():
+def test_size_independent_times_are_predicted():
     """Small models, or NVLink: as long for 300 kB as for 3 MB, and now and then shorter for more."""
     made = []
     for one in recorded(computed=0.1).rounds:
@@ -79,12 +77,12 @@ def test_all_reduces_whose_time_no_size_tells_are_predicted():
 
 
 @pytest.mark.parametrize("evaluated", [0.0, 0.6])
-def test_what_ranks_have_in_common_is_not_taken_from_their_own_spread(evaluated):
+def test_common_round_effect_is_removed(evaluated):
     fitted = fit_rounds(recorded(cv=0.05, evaluated=evaluated, rounds=300))
     assert fitted.computed.std() / fitted.computed.mean() == pytest.approx(0.05 / (1 + evaluated / 3), rel=0.1)
 
 
-def test_steps_that_take_turns_are_no_job():
+def test_alternating_steps_are_refused():
     """Buckets are made anew after the first rounds; later ones that differ are other steps."""
     profile = recorded()
 
@@ -110,7 +108,7 @@ def test_untraced_rates_undo_what_tracing_costs():
     assert predict(slowed, workers=[8]).steps_per_second[0] < 0.95 * truth[2]  # the control
 
 
-def test_what_lies_between_rounds_is_the_same_for_more_ranks():
+def test_gap_between_rounds_is_constant():
     profile = recorded()
     before = predict(profile, workers=[2, 8])
     seconds = 1 / before.iterations_per_second
@@ -119,7 +117,7 @@ def test_what_lies_between_rounds_is_the_same_for_more_ranks():
 
 
 @pytest.mark.parametrize("slow", [1.1, 1.5])
-def test_a_slow_rank_stays_the_only_one(slow):
+def test_slow_rank_stays_the_only_one(slow):
     """A round of eight with one slow rank, which all wait for; and not of four slow ones."""
     fitted = fit_rounds(recorded(slow=slow, cv=0.05, rounds=200))
     assert fitted.relative_compute_times == pytest.approx((1.0, slow), rel=0.01)
@@ -134,13 +132,13 @@ def test_a_slow_rank_stays_the_only_one(slow):
     assert "rank 1 takes 1." in curve.note
 
 
-def test_ranks_that_differ_by_chance_are_alike():
+def test_chance_differences_are_ignored():
     """Of 80 recordings of equal ranks, hardly one is taken to have a slow rank."""
     unequal = [fit_rounds(recorded(cv=0.05, seed=seed)).relative_compute_times for seed in range(80)]
     assert sum(map(bool, unequal)) <= 1
 
 
-def test_the_slowest_of_many_follows_the_order_statistic_of_the_recorded_law():
+def test_slowest_follows_the_order_statistic():
     """Where hardly anything is sent: rounds of normal computation, whose spread smoothing does not add to."""
     rng, rounds = np.random.default_rng(3), []
     times = 1 + 0.05 * norm.ppf((rng.permutation(400) + 0.5) / 400)
@@ -159,7 +157,7 @@ def test_the_slowest_of_many_follows_the_order_statistic_of_the_recorded_law():
     assert taken[1:] != pytest.approx([1 + 1.15 * (one - 1) for one in truth[1:]], abs=0.006)  # the control
 
 
-def test_every_field_is_read_from_the_rounds():
+def test_fields_are_read_from_rounds():
     """Two ranks, and three of which one is slow; buckets overlap, and rounds of one rank waited for input."""
     rng, every = np.random.default_rng(8), []
     slow = {1: [1.0], 2: [1.0, 1.0], 3: [1.0, 1.4, 1.1]}
@@ -215,7 +213,7 @@ def test_every_field_is_read_from_the_rounds():
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_one_rank_of_a_group_tells_its_rounds_and_the_interval_holds_the_others(rank):
+def test_one_recorded_rank_widens_the_interval(rank):
     """Rank 1 is 8 % slower: what rank 0 waits for it is no time of the network's, and stays among two."""
     optimizer = 0.1
     rounds = [msgspec.structs.replace(r, round_time=r.round_time + optimizer) for r in recorded(slow=1.08).rounds]

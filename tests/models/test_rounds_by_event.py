@@ -1,8 +1,5 @@
 """All options of rounds in pairs, against a simulation of loaders, ranks and one network, event by event (SimPy)."""
 
-import itertools
-import random
-
 import numpy as np
 import pytest
 import simpy
@@ -10,6 +7,8 @@ import simpy
 import queuemodel as qm
 from queuemodel.models import AllReduceModel, Buckets, FittedRounds, Fusion, Slices, simulate_rounds
 from queuemodel.transport import HalvingDoubling, Hierarchical, InRacks, Link, ParameterServers, Ring
+from tests.oracles.pairs import pairwise
+from tests.oracles.slices import by_priority
 
 SIZES, SHARES = np.array([1.1e6, 4e6, 2.3e6]), np.array([0.41, 0.65, 0.93])  # buckets, and when of the computation
 GRADIENTS = np.array([0.7e6, 0.4e6, 4e6, 1.5e6, 0.8e6]), np.array([0.6, 0.62, 0.97, 1.2, 1.4])
@@ -140,7 +139,7 @@ def in_events(n, asked, *, loaders=(), spread=0.0, sends=True, rounds=40, warm=2
             for j in range(P):
                 yield env.all_of([had[number][r][j] for r in range(n)])
                 ready.append(env.now)
-            for j, end in enumerate(sliced(np.array(ready), sizes, scheme, cost)):
+            for j, end in enumerate(by_priority(ready, sizes, scheme.cap, scheme.credit, cost)):
                 env.process(after(max(end - env.now, 0.0) + TAIL, done[number][j]))
 
     for r in range(n):
@@ -152,24 +151,6 @@ def in_events(n, asked, *, loaders=(), spread=0.0, sends=True, rounds=40, warm=2
         env.process(kinds.get(type(scheme), one_after_the_other)())
     env.run()
     return (marks[-1] - marks[warm]) / (len(marks) - 1 - warm)
-
-
-def sliced(ready, sizes, scheme, cost):
-    """Ends of gradients in slices: the last that was ready goes first, as long as credit is left."""
-    parts = [max(1, int(np.ceil(size / scheme.cap))) for size in sizes]
-    now, free, ends, left, under_way = ready[0], 0.0, np.zeros(len(sizes)), list(parts), []
-    while any(left):
-        under_way = [one for one in under_way if one[0] > now]
-        urgent = [j for j in range(len(sizes)) if left[j] and ready[j] <= now]
-        size = sizes[urgent[-1]] / parts[urgent[-1]] if urgent else np.inf
-        if urgent and (not under_way or sum(bytes for _, bytes in under_way) + size <= scheme.credit * (1 + 1e-12)):
-            work, wait = cost(size)
-            free = ends[urgent[-1]] = max(free, now + wait) + work
-            left[urgent[-1]] -= 1
-            under_way.append((free, size))
-        else:
-            now = min([*(end for end, _ in under_way), *ready[ready > now]])
-    return ends
 
 
 def grouped(sizes, scheme):
@@ -188,34 +169,15 @@ def grouped(sizes, scheme):
 
 OPTIONS = {
     "scheme": [None, Buckets(2e6, 5e5, 1), Fusion(2e6, 0.0), Slices(6e5, 1.2e6)],
-    "collective": [None, "halving-doubling", "parameter-servers"],
-    "accumulation": [None, 3],
-    "gradient_precision": [None, "half"],
-    "worker_speeds": [None, (1.0, 0.5, 1.0, 2.0)],
-    "latency": [None, 0.02],
-    "bandwidth": [None, 2.5e7],
-    "accelerator_speed": [None, 1.6],
-    "batch_size": [None, 12],
+    "collective": [None, "halving-doubling", "parameter-servers"], "accumulation": [None, 3],
+    "gradient_precision": [None, "half"], "worker_speeds": [None, (1.0, 0.5, 1.0, 2.0)], "latency": [None, 0.02],
+    "bandwidth": [None, 2.5e7], "accelerator_speed": [None, 1.6], "batch_size": [None, 12],
     "place": [None, {"ranks_per_node": 2, "inside_bandwidth": 4e7}],
-    "racks": [None, {"nodes_per_rack": 2, "oversubscription": 3.0}],
-    "loaders": [None, LOADERS],
-}
+    "racks": [None, {"nodes_per_rack": 2, "oversubscription": 3.0}], "loaders": [None, LOADERS],
+}  # fmt: skip
 
 
-def pairwise():
-    """Rows that have each pair of two options' values."""
-    rng, names = random.Random(0), list(OPTIONS)
-    ranges = [[(name, i) for i in range(len(OPTIONS[name]))] for name in names]
-    missing = {pair for a, b in itertools.combinations(ranges, 2) for pair in itertools.product(a, b)}
-    while missing:
-        rows = [{name: rng.randrange(len(OPTIONS[name])) for name in names} | dict(min(missing)) for _ in range(60)]
-        best = max(rows, key=lambda row: len(missing & set(itertools.combinations(row.items(), 2))))
-        missing -= set(itertools.combinations(best.items(), 2))
-        asked = {name: value for name, i in best.items() if (value := OPTIONS[name][i]) is not None}
-        yield {k: v for name, one in asked.items() for k, v in (one if isinstance(one, dict) else {name: one}).items()}
-
-
-@pytest.mark.parametrize("asked", [*pairwise()], ids=str)
+@pytest.mark.parametrize("asked", [*pairwise(0, **OPTIONS)], ids=str)
 def test_options_combine_as_events_do(asked):
     loaders = asked.pop("loaders", ())
     curve = model(loaders=loaders, **asked).throughput([2, 4])
@@ -236,20 +198,9 @@ def test_two_percent_are_noticed():
     assert not np.isclose(found, seconds, rtol=1e-3).any()
 
 
-@pytest.mark.parametrize("scheme", ["p3", "bytescheduler"])
-def test_gradients_to_reduce_exist_in_the_last_accumulated_step_only(scheme):
-    """Steps of 1.5 s, and 37 s of the network after the last: a forward pass hides the same whatever their number."""
-    seconds = [
-        1 / model(scheme=scheme, accumulation=k, bandwidth=1.9e5, latency=0.0).throughput([2]).iterations_per_second[0]
-        for k in (1, 2, 4, 8)
-    ]
-    assert seconds[0] > 30.0
-    np.testing.assert_allclose(np.subtract(seconds, seconds[0]), [0.0, 1.5, 4.5, 10.5], atol=1e-9)
-
-
 @pytest.mark.parametrize("accumulation", [1, 2, 5])
 @pytest.mark.parametrize("load", [1.5, 1.7])
-def test_a_loader_is_two_batches_ahead_of_its_rank(load, accumulation):
+def test_loader_is_two_batches_ahead(load, accumulation):
     """Batches are computed in 1.5 s and loaded in 1.5 or 1.7 s (gamma): not always in time where four ranks meet."""
     about = {"loaders": (load,), "spread": 0.1}
     asked = {"accumulation": accumulation, "bandwidth": 1e8}

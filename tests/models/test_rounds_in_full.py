@@ -57,7 +57,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("asked", "told", "error"), CASES, ids=[str(i) for i in range(len(CASES))])
-def test_a_curve_is_the_round_by_hand_with_its_parts_bounds_and_errors(asked, told, error):
+def test_curve_is_the_round_by_hand(asked, told, error):
     """All recorded rounds are alike, so that nothing is drawn."""
     N, steps = np.array([2, 3, 4, 7]), asked.get("accumulation", 1)
     longer = asked.get("batch_size", 8) / 8 / asked.get("accelerator_speed", 1.0)
@@ -123,7 +123,7 @@ def test_a_curve_is_the_round_by_hand_with_its_parts_bounds_and_errors(asked, to
 
 
 @pytest.mark.parametrize(("asked", "told"), [({}, IN_TURN), ({"accumulation": 2, "bandwidth": 2.3e7}, BBR | LOADERS)])
-def test_simulated_rounds_are_drawn_ranks_by_hand(asked, told):
+def test_simulated_rounds_by_hand(asked, told):
     rows, n, steps = np.random.default_rng(1).gamma(30, 0.05, 40), 3, asked.get("accumulation", 1)
     fitted = known(computed=rows, ready=rows[:, None] * [0.3, 0.3, 0.5] + [0.05, 0.4, 0.1], **told)
     model = AllReduceModel(fitted).what_if(**asked)
@@ -149,11 +149,7 @@ def test_simulated_rounds_are_drawn_ranks_by_hand(asked, told):
     x, error = 1 / run.times.mean(), run.times.std(ddof=1) / run.times.mean() / 20
     row = run.to_rows()[0]
     expected = {"ranks": 3, "iterations_per_second": x, "lower": x * np.exp(-1.28155 * error)}
-    expected |= {
-        "upper": x * np.exp(1.28155 * error),
-        "round_time": run.times.mean(),
-        "computation": own.mean(),
-    }
+    expected |= {"upper": x * np.exp(1.28155 * error), "round_time": run.times.mean(), "computation": own.mean()}
     expected["stragglers"] = own.max(axis=1).mean() - own.mean()
     expected["communication"] = np.maximum(times - late, 0).mean()
     assert row == pytest.approx(expected | ({"input": run.waited.mean()} if loads else {}), rel=1e-5)

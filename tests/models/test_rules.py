@@ -69,7 +69,7 @@ def test_unequal_workers_are_job_classes(phases, speeds):
 
 
 @pytest.mark.parametrize(("name", "buffer"), [("alexnet-60", 0.012), ("alexnet-60-bbr-40ms", 0.04)])
-def test_long_buffers_under_bbr_cost_what_was_measured(name, buffer):
+def test_bbr_buffers_cost_as_measured(name, buffer):
     """Control: links that are always used in full are too fast by what the buffer costs."""
     rows = json.loads((unpacked(SERIES) / name / "measured.json").read_text())
     workers, steps = np.array([(row["workers"], row["steps_per_s"]) for row in rows if row["workers"] >= 4]).T
@@ -82,7 +82,7 @@ def test_long_buffers_under_bbr_cost_what_was_measured(name, buffer):
     assert full.max() > (0.15 if buffer > 0.02 else 0.07)
 
 
-def test_where_congestion_control_is_unknown_intervals_reach_down_to_bbr():
+def test_unknown_congestion_control_widens_to_bbr():
     """The point is that of equal shares, the interval that of a mixture of both by their probabilities."""
     workers, recorded = [1, 2, 4, 8], example_profile("alexnet-60")
     unknown, fair, bbr = (qm.fit(on_network(recorded, one)).throughput(workers) for one in ("unknown", "cubic", "bbr"))
@@ -98,7 +98,7 @@ def test_where_congestion_control_is_unknown_intervals_reach_down_to_bbr():
     np.testing.assert_allclose(shared.steps_per_second, bbr.steps_per_second)
 
 
-def test_no_rule_for_unequal_workers_of_several_servers():
+def test_unequal_workers_on_servers_are_refused():
     model = qm.fit(profile())
     for one, other in itertools.permutations(({"parameter_servers": 2}, {"worker_speeds": [1.0, 0.5]})):
         with pytest.raises(qm.ModelError, match="2 parameter servers"):
@@ -157,7 +157,7 @@ def paces_by_hand(D, Z, most, *, settled, least):
     PHASES, st.sampled_from([(1.0,), (0.5, 0.5), (0.55, 0.3, 0.15)]), st.floats(0.0, 0.8),
     st.sampled_from([None, 0.012, 0.04, 0.15]), st.integers(0, 2**32),
 )  # fmt: skip
-def test_approximate_rules_are_their_recursion_by_hand(phases, shards, overlap, buffer, seed):
+def test_approximate_rules_by_hand(phases, shards, overlap, buffer, seed):
     """Settled phases, links shared under BBR and servers in parallel, in every combination."""
     jitter = np.random.default_rng(seed).uniform(0.8, 1.2, 3)
     hidden = overlap * min(phases["fetch"] + phases["push"], phases["compute"])
@@ -189,7 +189,9 @@ def calibrated(*points, **asked):
     return qm.predict(example_profile("alexnet-60"), workers=[1, 2, 4, 8], method="mva", throughputs=points, **asked)
 
 
-def test_one_that_contradicts_others_is_named_and_counts_little_and_what_contradicts_the_model_widens():
+def test_outliers_are_named_and_downweighted():
+    """A contradiction of the model widens the interval."""
+
     def points(*rates):
         return [qm.Measurement(workers=4, steps_per_second=rate) for rate in rates]
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import queuemodel as qm
 from queuemodel.models import SCHEMES, Buckets, Fusion, Slices, round_time
 from queuemodel.models.rounds.graph import Task, end_times
+from tests.oracles.slices import by_priority
 
 seconds = st.floats(0.0, 3.0)
 buckets = st.lists(st.tuples(seconds, st.floats(1e-3, 2.0), seconds), min_size=1, max_size=8)
@@ -27,6 +28,10 @@ def taken(scheme, sizes, ready, computed, cost):
 def cost(sizes):
     """Seconds of messages: 0.3 per byte, and 0.05 that need no bandwidth."""
     return WORK * sizes, np.full(len(sizes), WAIT)
+
+
+def cost_of_one(size):
+    return WORK * size, WAIT
 
 
 def split(rows):
@@ -50,27 +55,6 @@ def in_cycles_by_hand(ready, sizes, cap, cycle):
         todo = todo[len(found) :]
         woke = max(woke + cycle, now)
     return np.array([ends[i] for i in range(len(sizes))])
-
-
-def by_priority_by_hand(ready, sizes, cap, credit):
-    """Slices on a heap; the network is given the most urgent one whenever credit is left."""
-    counts = [max(1, math.ceil(size / cap)) for size in sizes]
-    heap, coming, under_way = [], list(range(len(sizes))), []
-    now, free, ends = 0.0, 0.0, np.zeros(len(sizes))
-    while heap or coming:
-        while coming and ready[coming[0]] <= now:
-            i = coming.pop(0)
-            for part in range(counts[i]):
-                heapq.heappush(heap, (-i, part, sizes[i] / counts[i]))
-        under_way = [one for one in under_way if one[0] > now]
-        if heap and (not under_way or sum(size for _, size in under_way) + heap[0][2] <= credit * (1 + 1e-12)):
-            i, _, size = heapq.heappop(heap)
-            free = max(free, now + WAIT) + WORK * size
-            under_way.append((free, size))
-            ends[-i] = max(ends[-i], free)
-            continue
-        now = min([*(end for end, _ in under_way), *(ready[i] for i in coming[:1])])
-    return ends
 
 
 def by_hand(ready, computed, work, latency):
@@ -106,7 +90,7 @@ def in_order(rows):
 
 
 @given(buckets, st.floats(0.0, 5.0))
-def test_one_bucket_at_a_time_is_the_recursion_by_hand(rows, computed):
+def test_one_bucket_at_a_time(rows, computed):
     ready, work, latency = in_order(rows)
     truth = by_hand(ready, computed, work, latency)
     assert round_time(ready, np.array(computed), work, latency) == pytest.approx(truth)
@@ -129,7 +113,7 @@ def test_a_round_is_its_graph(rows, computed, single):
 
 
 @given(buckets, st.integers(1, 4))
-def test_without_latency_any_way_of_sharing_ends_at_the_same_time(rows, at_once):
+def test_sharing_order_leaves_the_end(rows, at_once):
     ready, work, _ = in_order(rows)
     ends = round_time(ready, np.array(0.0), work, 0 * work, at_once=at_once)
     assert ends == pytest.approx(shared(ready, work, at_once))
@@ -145,7 +129,7 @@ def pipelined(ready, work, latency):
 
 
 @given(buckets)
-def test_latencies_that_differ_pass_beside_the_work_on_others(rows):
+def test_latencies_overlap_other_work(rows):
     """A large bucket before a small one, as on a double binary tree, may be the last to end."""
     ready, work, latency = in_order(rows)
     truth = pipelined(ready, work, latency)
@@ -167,7 +151,7 @@ def station_and_delay(ready, work, latency, at_once):
 
 
 @given(st.integers(1, 30), st.floats(0.01, 1.0), st.floats(0.0, 1.0), st.integers(1, 4))
-def test_a_row_of_equal_buckets_hides_latency_behind_others(count, work, latency, at_once):
+def test_equal_buckets_hide_latency(count, work, latency, at_once):
     """Equal buckets that are all ready: a machine repairman without chance, exact while the network is busy."""
     rows, ready = np.ones(count), np.zeros(count)
     found = float(round_time(ready, np.array(0.0), work * rows, latency * rows, at_once=at_once))
@@ -178,7 +162,7 @@ def test_a_row_of_equal_buckets_hides_latency_behind_others(count, work, latency
         assert found == pytest.approx(truth)
 
 
-def test_buckets_are_closed_when_the_cap_is_reached():
+def test_buckets_close_at_the_cap():
     sizes = np.array([0.5, 0.6, 3.0, 10.0, 20.0, 1.0]) * 2**20
     assert Buckets().ends(sizes).tolist() == [1, 4, 5]
     assert Buckets(cap=1.0).ends(sizes).tolist() == [0, 1, 2, 3, 4, 5]
@@ -186,7 +170,7 @@ def test_buckets_are_closed_when_the_cap_is_reached():
 
 
 @given(pieces, st.floats(0.1, 8.0), st.floats(0.01, 1.0))
-def test_fusion_is_a_thread_that_sends_all_it_finds(rows, cap, cycle):
+def test_fusion_sends_all_ready_gradients(rows, cap, cycle):
     ready, sizes = split(rows)
     begin, end = Fusion(cap, cycle).schedule(sizes, ready, cost)
     late = [ready[0] + 1e-9 * shift for shift in (0, -1, 1)]  # what is ready when a cycle begins may be in it, or not
@@ -196,11 +180,11 @@ def test_fusion_is_a_thread_that_sends_all_it_finds(rows, cap, cycle):
 
 
 @given(pieces, st.floats(0.1, 5.0), st.floats(0.1, 5.0))
-def test_slices_overtake_what_is_not_handed_over(rows, cap, credit):
+def test_slices_go_by_priority(rows, cap, credit):
     ready, sizes = split(rows)
     scheme = Slices(cap, credit)
     _, end = scheme.schedule(sizes, ready, cost)
-    np.testing.assert_allclose(end[0], by_priority_by_hand(ready[0], sizes, cap, credit), rtol=1e-9)
+    np.testing.assert_allclose(end[0], by_priority(ready[0], sizes, cap, credit, cost_of_one), rtol=1e-9)
     assert scheme.units(sizes).sum() == pytest.approx(sizes.sum())
     assert np.all(scheme.units(sizes) <= cap * (1 + 1e-12))
 
@@ -219,27 +203,6 @@ def test_buckets_end_when_their_recursion_says(rows, cap, at_once):
     assert end.max() == pytest.approx(float(round_time(ready[:, last], np.zeros(1), work, wait, at_once=at_once)[0]))
 
 
-def test_one_message_of_everything_is_the_same_for_all():
-    """Where all is ready at once and goes in one piece, only the wait for a cycle differs."""
-    ready, sizes, computed = np.ones((2, 3)), np.array([1.0, 2.0, 3.0]), np.ones(2)
-    whole = 1.0 + WORK * 6 + WAIT
-    assert taken(SCHEMES["tf-ring"], sizes, ready, computed, cost) == pytest.approx(whole)
-    assert taken(Fusion(10.0, 0.0), sizes, ready, computed, cost) == pytest.approx(whole)
-    waits = taken(Fusion(10.0, 0.4), sizes, ready, computed, cost) - whole  # cycles began at 0.1 s and at 0.3 s
-    assert waits == pytest.approx([0.3, 0.1])
-
-
-def test_what_the_next_forward_pass_needs_first_hides_the_rest():
-    """Two layers by hand: the upper one's gradient goes on while the forward pass goes through the lower one."""
-    sizes, ready, computed = np.array([4.0, 1.0]), np.array([[1.0, 2.0]]), np.array([2.0])
-    sliced = Slices(cap=1.0, credit=1.0)
-    ends = sliced.schedule(sizes, ready, lambda sizes: (1.0 * sizes, 0.0 * sizes))[1]
-    assert ends.tolist() == [[6.0, 3.0]]  # one slice, then the lower layer, then the other three
-    # the forward pass takes 1 s, all of it in the lower layer, whose gradient is ready a second after the upper one's
-    assert taken(sliced, sizes, ready, computed, lambda sizes: (1.0 * sizes, 0.0 * sizes)) == pytest.approx(6.0 - 1.0)
-    assert taken(Buckets(0, at_once=1), sizes, ready, computed, lambda s: (1.0 * s, 0.0 * s)) == pytest.approx(6.0)
-
-
 def test_nothing_to_send_is_computation():
     for scheme in SCHEMES.values():
         assert taken(scheme, np.empty(0), np.empty((2, 0)), np.array([1.0, 2.0]), cost).tolist() == [1.0, 2.0]
@@ -251,6 +214,6 @@ def test_nothing_to_send_is_computation():
      (Fusion, {"cycle": -1}, "fusion: cycle"), (Buckets, {"cap": -1}, "buckets: cap"),
      (Buckets, {"at_once": 0}, "at_once"), (Slices, {"cap": 1, "credit": 1}, "more than 100,000")],
 )  # fmt: skip
-def test_refusals(scheme, values, match):
+def test_bad_schemes_are_refused(scheme, values, match):
     with pytest.raises(qm.ModelError, match=match):
         scheme(**values).units(np.array([1e9]))

@@ -62,7 +62,7 @@ def test_what_perfetto_is_shown(model, tmp_path):
     assert max(event["ts"] + event["dur"] for event in spans) == pytest.approx(1e6 * run.times[:2].sum(), rel=0.05)
 
 
-def test_a_round_is_drawn_as_it_was():
+def test_recorded_round_is_drawn():
     one = next(r for r in example_profile("ddp-alexnet-40").rounds if r.ranks == 2)
     computed, waiting, sent = (container.patches for container in plot_round(one).containers)
     for bucket, *bars in zip(one.buckets, computed, waiting, sent, strict=True):
@@ -71,7 +71,7 @@ def test_a_round_is_drawn_as_it_was():
         assert bars[1].get_width() == pytest.approx(max(bucket.begin - bucket.ready, 0))
 
 
-def test_one_verb_simulates_every_way_that_was_recorded():
+def test_simulate_answers_every_strategy():
     rounds = simulate(example_profile("ddp-alexnet-40"), workers=2, steps=20, accelerator_speed=2.0)
     assert rounds.computed.mean() < 0.3
     steps = example_profile("alexnet-60")
@@ -80,21 +80,6 @@ def test_one_verb_simulates_every_way_that_was_recorded():
     assert free.throughput > 1.1 * late.throughput
     counted = simulate(steps, strategy="k-batch-async", k=2, **about)
     assert counted.throughput == pytest.approx(free.throughput)
-    all_of_three = simulate(steps, strategy="k-sync", k=3, **about)
-    np.testing.assert_allclose(all_of_three.throughputs, late.throughputs)
-    each, pairs, group = (
-        simulate(steps, workers=3, steps=300 // k, seed=1, strategy="k-async", k=k).throughput for k in (1, 2, 3)
-    )
-    assert each == pytest.approx(free.throughput, rel=0.02)
-    assert group == pytest.approx(late.throughput, rel=0.02)
-    assert group < pairs
-    few, many = (simulate(steps, strategy="k-batch-sync", k=k, **about) for k in (3, 30))
-    assert few.throughput < many.throughput  # the more results, the fewer parameters are fetched
-    assert few.dropped_share > many.dropped_share > 0
-    alone, first = (
-        simulate(steps, **about | {"workers": 1}, **own) for own in ({}, {"worker_speeds": [1.0, 0.2, 0.3]})
-    )
-    assert first.throughput == alone.throughput
     for wrong, match in (
         ({"strategy": "k-batch-sync"}, "'k-batch-sync' needs k"),
         ({"strategy": "k-sync", "k": 4}, "workers must be at least 4"),

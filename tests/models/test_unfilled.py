@@ -44,7 +44,7 @@ def seen(profile):
 
 @settings(max_examples=20)
 @given(st.lists(st.floats(0.95, 1.0), min_size=5, max_size=12), st.integers(0, 2))
-def test_full_links_vary_little_and_a_few_late_steps_do_not_make_them_others(shares, late):
+def test_full_links_are_recognized(shares, late):
     assert not seen(profile_of(4e6 * np.array([*shares, *[0.3] * late])))
 
 
@@ -58,13 +58,13 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("why", ELSEWHERE)
-def test_what_most_steps_lack_of_the_best_is_seen_where_the_steps_tell(why):
+def test_unfilled_links_are_recognized(why):
     assert seen(profile_of(ERRATIC))
     assert not seen(ELSEWHERE[why])
 
 
 @pytest.mark.parametrize("method", ["mva", "trace"])
-def test_several_workers_get_what_one_gets_until_the_link_is_full(method):
+def test_unfilled_link_scales_until_full(method):
     """Each of n workers is held to one's mean rate while they use less than the link together."""
     rates = np.array(ERRATIC)
     profile = profile_of(rates, bandwidth=1e9, congestion_control="cubic")
@@ -78,7 +78,7 @@ def test_several_workers_get_what_one_gets_until_the_link_is_full(method):
     assert UNFILLED not in full.note
 
 
-def test_slow_connections_do_not_queue_for_a_link_before_it_is_full():
+def test_slow_connections_queue_only_when_full():
     profile, n = profile_of(ERRATIC, bandwidth=8e6, congestion_control="cubic"), np.arange(1, 13)
     mva = qm.predict(profile, workers=n, method="mva").steps_per_second
     most = LINK_EFFICIENCY * 8e6 / SIZE
@@ -111,7 +111,7 @@ def test_the_interval_spans_what_nobody_knows(method):
     assert full.upper[0] < 1.3 * full.lower[0]
 
 
-def test_links_carry_a_share_of_their_nominal_rate_and_several_servers_as_many_times_as_much():
+def test_nominal_rate_bounds_unfilled_links():
     """It bounds what several workers may get, where one step in two was far below the best."""
     curve = qm.predict(profile_of(ERRATIC, congestion_control="cubic", bandwidth=5e6), workers=[64], method="mva")
     assert 0.98 < curve.upper[0] / (LINK_EFFICIENCY * 5e6 / SIZE) < 1.08  # the model's own error besides

@@ -170,14 +170,14 @@ def test_sizes_and_rates(text, expected):
 @pytest.mark.parametrize(
     ("name", "synonym"), [(name, one) for name, all_of in SYNONYMS.items() for one in all_of.split(",")]
 )
-def test_synonyms(name, synonym):
+def test_column_synonyms_are_read(name, synonym):
     others = BESIDE.get(name, "gpus,8").split(",")
     header, cells = ",".join(others[::2]), ",".join(others[1::2])
     assert read(f"{synonym},{header}\n16,{cells}") == read(f"{name},{header}\n16,{cells}")
 
 
 @pytest.mark.parametrize("text", LAYOUTS)
-def test_layouts(text):
+def test_table_layouts_are_read(text):
     assert list(read(text)) == [m(4, 16)]
 
 
@@ -196,18 +196,18 @@ def test_refusals_name_the_place_once(text, message, tmp_path):
 
 
 @pytest.mark.parametrize(("text", "strategy", "note"), STRATEGIES)
-def test_what_the_columns_say_of_the_strategy(text, strategy, note):
+def test_columns_imply_the_strategy(text, strategy, note):
     table = read(text)
     assert (table.strategy, table.note) == (strategy, note)
 
 
-def test_a_comma_is_a_point_beside_decimals_that_have_one():
+def test_decimal_commas_beside_points():
     assert [one.step_time for one in read("gpus;step_time\n1;1,200\n2;0,5")] == [1.2, 0.5]
     assert [one.steps_per_second for one in read('gpus,steps/s\n1,"1,200"\n2,0.5')] == [1200, 0.5]
     assert [one.step_time for one in read("gpus,step_time\n1,61s\n2,70s")] == pytest.approx([61, 70])
 
 
-def test_the_size_of_the_data_set_may_be_an_argument():
+def test_dataset_size_as_argument():
     assert same(read("gpus,epoch_time,bs\n4,60,10", dataset_size=6000), [m(4, 10, batch_size=10)])
     with pytest.raises(DataError, match="dataset_size must be a whole number"):
         read("gpus,epoch_time\n4,60", dataset_size=-1)
@@ -226,7 +226,7 @@ def test_the_packaged_tables():
     assert {one.fullest_node for one in placed} == {1, 2, 3, 4}
 
 
-def test_every_source_is_read_like_the_file(tmp_path):
+def test_every_source_equals_the_file(tmp_path):
     columns = {"nodes": [1, 2], "GPUs": [8, 16], "Step time (s)": [0.25, 0.3], "batch_size": [32, None]}
     text = "nodes,GPUs,Step time (s),batch_size\n1,8,0.25,32\n2,16,0.3,\n"
     path = tmp_path / "t.csv"
@@ -246,7 +246,7 @@ def test_every_source_is_read_like_the_file(tmp_path):
     assert [one.workers for one in expected[:]] == [8, 16]
 
 
-def test_data_frames(tmp_path):
+def test_data_frames_are_read(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"gpus": [1, 2], "step_time": [0.25, 0.3], "batch_size": [32, None], "model": ["a", None]})
     frame.to_csv(tmp_path / "t.csv")
@@ -338,16 +338,13 @@ def test_the_metrics_of_lightning(tmp_path, stage):
     assert (sized.steps_per_second, sized.unit) == (pytest.approx(16 * 2.0 / 4), "examples")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("nothing\n", "no steps of TorchTitan"),
-        ("epoch,step,train|device/batches_per_sec\n0,1,\n0,2,x\n", "no steps of TorchTitan"),
-        ("epoch,step,train_loss\n0,1,0.3\n", "ThroughputMonitor"),
-        ("{'train_samples_per_second': 8.019}\n", "no steps of TorchTitan"),  # of old versions, which counted steps
-        (TRAINER.replace("3.145", "0.0"), "its rate is 0, perhaps rounded; give batch_size"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("nothing\n", "no steps of TorchTitan"),
+    ("epoch,step,train|device/batches_per_sec\n0,1,\n0,2,x\n", "no steps of TorchTitan"),
+    ("epoch,step,train_loss\n0,1,0.3\n", "ThroughputMonitor"),
+    ("{'train_samples_per_second': 8.019}\n", "no steps of TorchTitan"),  # of old versions, which counted steps
+    (TRAINER.replace("3.145", "0.0"), "its rate is 0, perhaps rounded; give batch_size"),
+])  # fmt: skip
 def test_logs_without_rates_are_refused(tmp_path, text, message):
     path = tmp_path / "log.txt"
     path.write_text(text)

@@ -11,16 +11,13 @@ from queuemodel.profile.scenario import SYNONYMS, Changes
 from queuemodel.transport import COLLECTIVES
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ({"bandwidth": "10Gbit/s"}, {"bandwidth": 1.25e9}), ({"buffer": "12ms"}, {"buffer": 0.012}),
-        ({"buffer": "0"}, {"buffer": 0.0}), ({"bucket_bytes": "25MB"}, {"bucket_bytes": 25e6}), ({"k": "3"}, {"k": 3}),
-        ({"accelerator_speed": "2.5"}, {"accelerator_speed": 2.5}), ({"shards": ["3", 1]}, {"shards": [0.75, 0.25]}),
-        ({"worker_bandwidth": ["8Mbit/s", 2e6]}, {"worker_bandwidth": [1e6, 2e6]}),
-    ],
-)  # fmt: skip
-def test_text_has_units_as_on_the_command_line(text, number):
+@pytest.mark.parametrize(("text", "number"), [
+    ({"bandwidth": "10Gbit/s"}, {"bandwidth": 1.25e9}), ({"buffer": "12ms"}, {"buffer": 0.012}),
+    ({"buffer": "0"}, {"buffer": 0.0}), ({"bucket_bytes": "25MB"}, {"bucket_bytes": 25e6}), ({"k": "3"}, {"k": 3}),
+    ({"accelerator_speed": "2.5"}, {"accelerator_speed": 2.5}), ({"shards": ["3", 1]}, {"shards": [0.75, 0.25]}),
+    ({"worker_bandwidth": ["8Mbit/s", 2e6]}, {"worker_bandwidth": [1e6, 2e6]}),
+])  # fmt: skip
+def test_text_values_have_units(text, number):
     assert qm.Scenario(**text) == qm.Scenario(**number) != qm.Scenario()
 
 
@@ -46,7 +43,7 @@ def test_names_of_schemes_and_collectives():
             qm.Scenario(**{field: wrong})
 
 
-def test_what_is_nothing_to_ask_for_names_what_is():
+def test_unknown_names_suggest_known_ones():
     with pytest.raises(qm.ModelError, match="bandwith is not a field of Scenario; did you mean 'bandwidth'"):
         qm.predict(example_profile(), bandwith=1e9)
     with pytest.raises(qm.ModelError, match=r"worker is not a field of Scenario; did you mean 'workers'"):
@@ -65,7 +62,7 @@ def test_what_is_nothing_to_ask_for_names_what_is():
         qm.fit(example_profile("ddp-alexnet-40"), parameter_servers=1)
 
 
-def test_keywords_are_the_fields_of_a_scenario():
+def test_keywords_match_scenario_fields():
     """Each takes what its field holds, or a text with a unit."""
     keywords, held = (get_type_hints(one) for one in (Changes, qm.Scenario))
     assert keywords.keys() == held.keys() | SYNONYMS.keys()
@@ -74,7 +71,7 @@ def test_keywords_are_the_fields_of_a_scenario():
         assert {kind for kind in wider if get_origin(kind) is not tuple} <= {*get_args(keywords[name])}, name
 
 
-def test_ranks_per_node_are_gpus_per_node():
+def test_ranks_and_gpus_per_node_agree():
     assert qm.Scenario().updated(ranks_per_node=8) == qm.Scenario(gpus_per_node=8)
     model = qm.fit(example_profile("ddp-alexnet-40"))
     asked = [{"inside_bandwidth": 1e9, name: 4} for name in ("ranks_per_node", "gpus_per_node")]

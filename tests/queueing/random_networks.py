@@ -21,10 +21,8 @@ def random_network(rng, *, most=3):
             network = qn.Network(
                 [_station(rng, f"s{k}", names, visits=not free) for k in range(K)],
                 classes=[qn.JobClass(c, population=n, think_time=_own(rng)) for c, n in zip(names, N, strict=False)],
-                think_time=_think(rng),
-                routing=routing,
-                reference=f"s{rng.integers(K)}" if free else None,
-            )
+                think_time=_think(rng), routing=routing, reference=f"s{rng.integers(K)}" if free else None,
+            )  # fmt: skip
         except qm.ModelError:  # no unique visit ratios, nothing to do, ...
             continue
         return network, tuple(N) if names else N[0]
@@ -53,10 +51,7 @@ def _station(rng, name, names, *, visits):
         "rates": {"rates": [float(r) for r in rng.uniform(0.5, 3.0, 4)]},
     }.get(kind, {})
     if kind == "phases":
-        shapes = [
-            qn.PhaseType.from_moments(mean=0.2, scv=0.5),
-            qn.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0))),
-        ]
+        shapes = [qn.PhaseType.from_moments(mean=0.2, scv=0.5), qn.PhaseType((0.4, 0.6), ((-3.0, 1.0), (0.5, -9.0)))]
         return qn.Station(name, distribution=by_class(shapes), visit_ratio=visit, **extra)
     times = by_class(TIMES if rng.random() < 0.7 else [0.0, 0.2])
     return qn.Station(name, service_time=times, scv=by_class([1.0, 1.0, 0.5, 3.0]), visit_ratio=visit, **extra)

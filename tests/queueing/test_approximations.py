@@ -24,7 +24,7 @@ TWO_CLASSES = [
     ("method", "mean", "largest", "queues"),
     [("bard-schweitzer", 0.045, 0.13, 0.2), ("linearizer", 0.0024, 0.009, 0.016)],
 )
-def test_errors_are_those_that_the_pages_tell(method, mean, largest, queues):
+def test_errors_are_as_documented(method, mean, largest, queues):
     """Two rounds of corrections fewer would leave queue lengths as wrong as these bounds say."""
     errors, lengths = [], []
     for network in TWO_CLASSES:
@@ -36,7 +36,7 @@ def test_errors_are_those_that_the_pages_tell(method, mean, largest, queues):
     assert np.mean(lengths) < queues
 
 
-def test_schweitzers_fixed_point_is_the_published_one():
+def test_schweitzer_fixed_point_by_hand():
     """A customer meets (N-1)/N of its own class's queue, and all of the others'."""
     for network in TWO_CLASSES[:5]:
         s, N = qn.solve(network, solver=qn.ApproximateMVA("bard-schweitzer")), network.populations
@@ -57,7 +57,7 @@ def test_several_servers_wait_as_published(m):
 
 
 @pytest.mark.parametrize("m", [2, 3])
-def test_the_recursion_waits_at_several_servers_as_published(m):
+def test_recursion_with_several_servers(m):
     """Two customers, by hand: the second meets the first, who is there D / (D + Z) of the time; X agrees with rho."""
     D, Z = 2.0, 1.0
     network = qn.Network([qn.Station("q", service_time=D, servers=m)], think_time=Z)
@@ -70,7 +70,7 @@ def test_the_recursion_waits_at_several_servers_as_published(m):
 
 
 @pytest.mark.parametrize(("slow", "N", "service"), [(2, 7, 1.5), (2, 7, 1.7), (8, 38, 0.5)])
-def test_what_would_oscillate_settles_where_speed_jumps(slow, N, service):
+def test_oscillating_iteration_settles(slow, N, service):
     """Full steps go to and fro between an empty and a crowded station, for ever: a warning is an error here."""
     speed = [1.0] * slow + [50.0] * N
     network = qn.Network([qn.Station("q", service_time=service, rates=speed)], think_time=1.0)
@@ -82,7 +82,7 @@ def test_what_would_oscillate_settles_where_speed_jumps(slow, N, service):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scv", [(0.0, 4.0), (3.0, 0.25), (1.0, 1.0)])
-def test_the_order_of_arrival_waits_for_a_residual_life(scv, method):
+def test_fcfs_waits_for_residual_service(scv, method):
     """Reiser (1979): at a station hardly busy whoever is in service needs S (1 + scv) / 2 more."""
     S, N, Z = np.array([0.2, 0.5]), np.array([6, 15]), 500.0
     times, spread = dict(zip("ab", S.tolist(), strict=True)), dict(zip("ab", scv, strict=True))
@@ -97,7 +97,7 @@ def test_the_order_of_arrival_waits_for_a_residual_life(scv, method):
     assert pytest.approx(14 * 0.5 / Z * left[1], rel=0.05) == R - 0.5
 
 
-def test_a_throughput_below_the_lower_bound_is_held_and_says_so():
+def test_infeasible_throughput_is_raised():
     varied = {"discipline": "fcfs", "scv": 25.0}
     network = qn.Network([qn.Station("a", service_time=0.3, **varied), qn.Station("b", service_time=0.3, **varied)])
     s, truth = (qn.solve(network, population=4, solver=solver) for solver in (qn.ApproximateMVA(), qn.MarkovChain()))
@@ -112,7 +112,7 @@ def test_a_throughput_below_the_lower_bound_is_held_and_says_so():
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_what_is_too_fast_waits_at_the_bottleneck(order):
+def test_excess_waits_at_the_bottleneck(order):
     """Three servers, for whom the approximation has too little waiting: other queues stay those of one throughput."""
     demands = {"x": 0.15, "b": 1.5, "y": 0.25}
     stations = [qn.Station(name, service_time=d, servers=3 if name == "b" else 1) for name, d in demands.items()]
@@ -169,7 +169,7 @@ def test_no_approximation_is_impossible(made, Z, counts):
             assert c.class_throughput[0] == pytest.approx(s.throughput, rel=0.25 if several else 0.05)
 
 
-def test_the_utilization_of_a_station_with_rates_is_a_probability():
+def test_rated_utilization_is_a_probability():
     network = qn.Network([qn.Station("a", service_time=0.5, rates=[1.0, 2.0, *[2.5] * 10])], think_time=2.0)
     for N, near in ((2, 0.2), (4, 0.15), (12, 0.05)):
         exact = qn.solve(network, population=N)

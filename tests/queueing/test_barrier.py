@@ -37,7 +37,7 @@ def simulated_round(rng, think, services, servers, workers):
 
 
 @pytest.mark.parametrize("servers", [(1, 1), (2, 1), (1, 3)])
-def test_rounds_are_what_a_simulation_of_rounds_gives(servers):
+def test_rounds_agree_with_simulation(servers):
     rng = np.random.default_rng(3)
     network = qn.Network.from_demands([0.3, 0.1], servers=servers, think_time=0.5)
     rounds = np.array([simulated_round(rng, 0.5, [0.3, 0.1], servers, 6) for _ in range(10_000)])
@@ -53,7 +53,7 @@ def test_rounds_are_what_a_simulation_of_rounds_gives(servers):
 
 @pytest.mark.parametrize("width", [0.0, 0.1, 0.3, 0.65])
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 20, 500])
-def test_a_round_is_the_mean_of_the_larger_of_cycle_and_queue(width, n):
+def test_knee_is_a_clark_maximum(width, n):
     """E max(T, N D) of a normal cycle T, integrated instead of by Clark's formula; asymptotes at the ends."""
     spread = width * np.sqrt(1 - 1 / n) * R
     mean = max(R, n * D)
@@ -65,5 +65,5 @@ def test_a_round_is_the_mean_of_the_larger_of_cycle_and_queue(width, n):
     assert pytest.approx(1.02 * n / mean, rel=1e-3) != X
 
 
-def test_the_width_of_the_knee_is_between_simulated_ones():
+def test_knee_width_is_interpolated():
     assert qn.knee_width([0.0, 0.05, 0.2, 0.5, 0.75]) == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.525])

@@ -17,7 +17,7 @@ PRODUCT_FORM = ["balanced-job", "proportional", "geometric"]
 
 @settings(max_examples=100)
 @given(D=st.lists(demand, min_size=1, max_size=5), Z=st.sampled_from([0.0, 0.3, 7.0, 20.0]), N=st.integers(1, 40))
-def test_bounds_hold_each_tighter_than_the_one_before(D, Z, N):
+def test_bounds_hold_and_tighten(D, Z, N):
     network, n = qn.Network.from_demands(D, think_time=Z), np.arange(1, N + 1)
     X = qn.solve(network, population=N)
     found = {kind: qn.bounds(network, n, kind=kind) for kind in ["asymptotic", *PRODUCT_FORM]}
@@ -40,7 +40,7 @@ def test_bounds_hold_each_tighter_than_the_one_before(D, Z, N):
     D=st.lists(st.floats(1e-3, 100.0), min_size=1, max_size=4), delay=st.sampled_from([0.0, 0.5, 40.0]),
     Z=st.sampled_from([0.0, 3.0, 1000.0]), N=st.integers(1, 30),
 )  # fmt: skip
-def test_no_bounds_are_wider_than_the_asymptotic_ones(D, delay, Z, N):
+def test_asymptotic_bounds_are_the_widest(D, delay, Z, N):
     """Long think times and few customers included, where published ones leave the range of response times."""
     network, n = (
         qn.Network.from_demands([*D, delay], servers=[1] * len(D) + [math.inf], think_time=Z),
@@ -56,7 +56,7 @@ def test_no_bounds_are_wider_than_the_asymptotic_ones(D, delay, Z, N):
         assert np.all(bounds.response_upper >= bounds.response_lower * (1 - 1e-9)), kind
 
 
-def test_asymptotic_bounds_hold_for_the_chain_of_any_station():
+def test_asymptotic_bounds_hold_for_chains():
     for seed in range(150):
         network, N = random_network(np.random.default_rng(seed))
         if network.classes:
@@ -92,17 +92,15 @@ def test_bounds_are_the_published_ones():
     assert [row["population"] for row in rows] == [1, 4]
     assert rows[1]["response_upper"] == pytest.approx(4 / rows[1]["throughput_lower"] - 2.0)
     assert repr(found).startswith("asymptotic bounds on throughput")
-    stations = [
-        qn.Station("ld", service_time=0.4, rates=[0.8, 2.0, 1.6]),
-        qn.Station("m", service_time=0.6, servers=2),
-    ]
+    stations = [qn.Station("ld", service_time=0.4, rates=[0.8, 2.0, 1.6]), qn.Station("m", service_time=0.6, servers=2)]
     found = qn.bounds(qn.Network(stations, think_time=1.0), 3)
     assert float(found.lower) == pytest.approx(3 / (3 * (0.4 / 0.8 + 0.6) + 1.0))
     assert float(found.upper) == pytest.approx(min(3 / (0.4 / (2.0 / 2) + 0.6 + 1.0), 1 / 0.3, 1 / 0.2))
 
 
 @pytest.mark.parametrize("kind", ["asymptotic", *PRODUCT_FORM])
-def test_where_nobody_queues_they_meet_and_of_other_networks_there_are_asymptotic_ones_only(kind):
+def test_bounds_need_product_form(kind):
+    """Where nobody queues they meet."""
     network = qn.Network([qn.Station("d", service_time=0.5, servers=math.inf)], think_time=1.5)
     found = qn.bounds(network, [1, 7], kind=kind)
     np.testing.assert_allclose([found.lower, found.upper], [[0.5, 3.5]] * 2)

@@ -131,7 +131,7 @@ def by_counting(network, counts):
     return X, lengths[:K]
 
 
-def test_random_networks_are_as_counting_all_states_has_them():
+def test_random_networks_by_counting_states():
     """Classes that switch, think times of their own, a reference station, several servers and rates, all together."""
     judged, switching, chains = 0, 0, 0
     for seed in range(500):
@@ -165,7 +165,7 @@ def test_random_networks_are_as_counting_all_states_has_them():
     ("exact recursion by customer", [1, 2, 1, 1, 1, 1, 1], [1]), ("multi-class convolution", [2, 3], [2, 1, 3]),
     ("merged into 2 that differ", [2, 3, 1], [1, 2]),
 ])  # fmt: skip
-def test_each_recursion_is_as_counting_all_states_has_it(name, N, servers):
+def test_each_recursion_by_counting_states(name, N, servers):
     rng = np.random.default_rng(2)
     D, Z = rng.uniform(0.1, 1, (len(servers), len(N))), rng.uniform(0, 1, len(N))
     if "merged" in name:  # classes that are alike are one, each with its part
@@ -201,7 +201,7 @@ def test_single_class_laws(network, N):
 
 @settings(max_examples=30)
 @given(K=st.integers(1, 3), shape=st.sampled_from([(), (4,), (2, 3)]), data=st.data())
-def test_a_batch_is_its_networks_one_by_one(K, shape, data):
+def test_batch_equals_single_networks(K, shape, data):
     size = math.prod(shape)
     D = np.array([data.draw(demand) for _ in range(size * K)]).reshape(*shape, K)
     Z, N = data.draw(think), np.array([data.draw(st.integers(1, 9)) for _ in range(size)]).reshape(shape)
@@ -219,7 +219,7 @@ def test_a_batch_is_its_networks_one_by_one(K, shape, data):
     assert batch.to_frame()["throughput"].tolist() == batch.throughput.ravel().tolist()
 
 
-def test_classes_that_switch_share_their_chains_population_and_throughput():
+def test_switching_classes_share_their_chain():
     on, back, own = [[0, 1], [0, 0]], [[0, 0], [1, 0]], [[0.5, 0.5], [1, 0]]
     network = qn.Network(
         [qn.Station("a", service_time=0.2), qn.Station("b", service_time=0.5)],
@@ -235,7 +235,7 @@ def test_classes_that_switch_share_their_chains_population_and_throughput():
     assert s.class_queue_length[:, :2].sum() == pytest.approx(3)
 
 
-def test_a_solution_shows_itself_and_keeps_its_curve():
+def test_solution_prints_and_keeps_curve():
     rated = qn.Station("b", service_time=0.5, rates=[1, 2, 2, 2])
     network = qn.Network([qn.Station("a", service_time=0.4, servers=2), rated], think_time=3.0)
     solved = qn.solve(network, population=4)
@@ -273,7 +273,7 @@ def test_the_choice_says_which_and_why():
     assert one.class_throughput == pytest.approx([0.0, alone.throughput])
 
 
-def test_what_cannot_fit_is_refused_with_the_numbers_and_a_way_out():
+def test_excessive_size_is_refused():
     network = qn.Network.from_demands(np.random.default_rng(0).uniform(0.1, 1, (6, 12)), population=[50] * 12)
     with pytest.raises(qm.ModelError, match=r"12 different classes with 600 customers need .* bytes .* take an approx"):
         qn.solve(network)
@@ -282,7 +282,7 @@ def test_what_cannot_fit_is_refused_with_the_numbers_and_a_way_out():
         qn.solve(qn.Network.from_demands([1.0] * 100), population=10_000_000)
 
 
-def test_without_product_form_a_small_chain_is_solved_and_a_large_one_approximated():
+def test_small_chain_or_approximation():
     """Two queues, one of scv 16: the answer of the chain, at each population; constant service has no phases."""
     line = {"service_time": 1.0, "discipline": "fcfs"}
     network = qn.Network([qn.Station("a", scv=16.0, **line), qn.Station("b", service_time=1.0)])
@@ -307,11 +307,8 @@ IDLE = {
     "line": {"discipline": "fcfs", "scv": 4.0}, "stack": {"discipline": "lifo-pr", "servers": 3},
 }  # fmt: skip
 SOLVERS = [
-    None,
-    qn.ExactMVA(),
-    *map(qn.ApproximateMVA, ("recursion", "bard-schweitzer", "linearizer")),
-    qn.MarkovChain(),
-]
+    None, qn.ExactMVA(), *map(qn.ApproximateMVA, ("recursion", "bard-schweitzer", "linearizer")), qn.MarkovChain(),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", IDLE)
@@ -352,7 +349,7 @@ def test_a_class_without_customers_changes_nothing(kind):
         assert found.class_throughput == pytest.approx([*qn.solve(without).class_throughput, 0.0], rel=0.03)
 
 
-def test_rates_are_needed_only_for_customers_that_can_be_there():
+def test_rates_up_to_the_population():
     """Of five customers two visit the disk: its two rates do, as do five."""
 
     def solved(rates, solver):

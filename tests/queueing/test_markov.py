@@ -12,7 +12,7 @@ def chain(network, population=None, **options):
 
 
 @pytest.mark.parametrize("discipline", ["fcfs", "lifo-pr"])
-def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
+def test_persistent_order_is_refused(discipline):
     def network(think, second):
         a = qn.Station("a", service_time={"A": 0.1, "B": 0.3}, discipline=discipline)
         b = qn.Station("b", service_time={"A": 0.2, "B": 0.5}, discipline=second)
@@ -30,7 +30,7 @@ def test_an_order_that_is_kept_for_ever_is_no_steady_state(discipline):
         chain(qn.Network.from_demands([1.0] * 5), 20, most_states=100)
 
 
-def test_a_station_almost_always_full_has_its_digits():
+def test_nearly_full_station_keeps_digits():
     """Removing an unlikely state left a singular matrix: throughput grows to 1 over its service time."""
     line = qn.Station("line", service_time=0.22743311258738, servers=3, discipline="fcfs", scv=4.783221786180229)
     full = qn.Station("full", service_time=3.8049226791253137, discipline="fcfs", scv=0.052358411774594694)

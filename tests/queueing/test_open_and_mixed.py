@@ -124,7 +124,7 @@ def with_source(network, customers):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_open_classes_are_limits_of_closed_ones(seed):
+def test_open_classes_as_limits(seed):
     """A closed class of 30 customers behind a source is open but for 1e-5; the chain is cut off, and no recursion."""
     network = random_mixed(np.random.default_rng(seed))
     s, limit = qn.solve(network), qn.solve(with_source(network, 30))
@@ -151,7 +151,7 @@ def test_many_servers_keep_their_digits():
         assert s.response_time == pytest.approx(1 + waiting / (60 - load), rel=1e-12)
 
 
-def test_closed_classes_that_switch_beside_open_ones():
+def test_switching_classes_beside_open_ones():
     """Routings of all, two servers and rates, against the chain."""
     stations = [
         qn.Station("x", service_time={"a": 0.2, "b": 0.3, "o": 0.1}, servers=2),

@@ -10,9 +10,6 @@ import queuemodel as qm
 from queuemodel import queueing as qn
 
 demand = st.floats(0.05, 5.0)
-kinds = st.sampled_from(
-    [{}, {}, {"servers": 2}, {"servers": math.inf}, {"rates": [1.0, 1.6, 2.5, *[2.5] * 9]}, {"rates": [1.0, 0.7] * 6}]
-)
 
 
 def differences(throughput, at, step=1e-5):
@@ -71,15 +68,12 @@ def test_slopes_at_a_demand_of_nothing(servers):
     assert qn.sensitivity(network(0.0), population=4).dX_dD[0] == pytest.approx((later - here) / 1e-7, rel=1e-5)
 
 
-def test_networks_that_it_cannot_treat_are_refused():
+def test_other_networks_are_refused():
     two = [qn.JobClass("c"), qn.JobClass("d")]
     fcfs = qn.Station("a", service_time={"c": 0.2, "d": 0.3}, discipline="fcfs")
     switch = {(c, d): [[0.5]] for c in "cd" for d in "cd"}
     a = [qn.Station("a", service_time=0.2)]
-    refused = [
-        (qn.Network([fcfs], classes=two, think_time=1.0), "product form"),
-        (qn.Network(a), "population"),
-    ]
+    refused = [(qn.Network([fcfs], classes=two, think_time=1.0), "product form"), (qn.Network(a), "population")]
     for network, why in [*refused, (qn.Network(a, classes=two, routing=switch), "switch")]:
         with pytest.raises(qm.ModelError, match=why):
             qn.sensitivity(network)

@@ -18,14 +18,8 @@ FCFS = {"discipline": "fcfs"}
 UNLIKE = {"u": 0.3, "v": 0.1}
 KINDS = {
     "fcfs": [qn.Station("q", service_time=0.2, scv=4.0, **FCFS)],
-    "servers": [
-        qn.Station("a", service_time=0.5, scv=0.5, servers=2, **FCFS),
-        qn.Station("b", service_time=0.2),
-    ],
-    "lifo": [
-        qn.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0),
-        qn.Station("b", service_time=0.2),
-    ],
+    "servers": [qn.Station("a", service_time=0.5, scv=0.5, servers=2, **FCFS), qn.Station("b", service_time=0.2)],
+    "lifo": [qn.Station("a", service_time=0.3, discipline="lifo-pr", scv=4.0), qn.Station("b", service_time=0.2)],
     "rates": [qn.Station("a", service_time=0.3, rates=[1, 1.5, 1.8, 1.9], scv=0.25, **FCFS)],
     "phases": [qn.Station("a", distribution=qn.PhaseType((0.3, 0.7), ((-3.0, 1.0), (0.5, -9.0))), **FCFS)],
     "classes": [
@@ -47,7 +41,7 @@ def case(kind):
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_as_often_as_they_say():
+def test_interval_coverage_is_nominal():
     """Counted over every kind of station: 95 in 100, where intervals 20 % too narrow hold 90."""
     inside, seeds = [], range(100)
     for kind in KINDS:
@@ -73,11 +67,8 @@ def test_long_runs_come_close(kind):
     np.testing.assert_allclose(found.solution.utilization, truth.utilization, rtol=0.01)
 
 
-def test_a_run_is_made_as_long_as_it_must_be_and_its_intervals_hold():
-    stations = [
-        qn.Station("fast", service_time=0.005),
-        qn.Station("slow", service_time=1.0, visit_ratio=0.02),
-    ]
+def test_run_length_adapts():
+    stations = [qn.Station("fast", service_time=0.005), qn.Station("slow", service_time=1.0, visit_ratio=0.02)]
     network = qn.Network(stations, think_time=0.5)
     truth = qn.solve(network, population=12)
     result = qn.Simulation(seed=1, departures=2000).run(network, 12)
@@ -111,7 +102,7 @@ VARIED = qn.Station("q", service_time=1.0, scv=1000.0, **FCFS)
     ([qn.Station("fast", service_time=0.005), SLOW], 32, r"too few visits to station 'slow'"),
     ([VARIED, qn.Station("other", service_time=0.5)], 3, r"too few visits to station 'q'"),
 ])  # fmt: skip
-def test_a_run_that_is_too_short_says_so_and_gives_no_interval(stations, population, why):
+def test_short_runs_give_no_interval(stations, population, why):
     with pytest.warns(qm.QueueModelWarning, match=rf"40,000 departures in each replication are not enough: {why}"):
         result = qn.Simulation(departures=20_000, most_departures=40_000).run(qn.Network(stations), population)
     assert np.isnan([*result.throughput_interval, *result.queue_length_interval.flat]).all()
@@ -119,14 +110,11 @@ def test_a_run_that_is_too_short_says_so_and_gives_no_interval(stations, populat
     assert json.loads(result.to_json())["throughput_interval"] == [None, None]
 
 
-def test_queues_are_reported_as_they_were_simulated_class_by_class():
+def test_queues_are_counted_by_class():
     """Customers alternate between a short and a long service: both wait alike, whatever their share of the work."""
     on, back = [[0, 1], [0, 0]], [[0, 0], [1, 0]]
     network = qn.Network(
-        [
-            qn.Station("q", service_time={"short": 0.02, "long": 0.5}, **FCFS),
-            qn.Station("other", service_time=0.1),
-        ],
+        [qn.Station("q", service_time={"short": 0.02, "long": 0.5}, **FCFS), qn.Station("other", service_time=0.1)],
         classes=[qn.JobClass("short", population=3), qn.JobClass("long", population=0)],
         routing={("short", "short"): on, ("short", "long"): back, ("long", "long"): on, ("long", "short"): back},
         think_time=0.3,
@@ -139,7 +127,7 @@ def test_queues_are_reported_as_they_were_simulated_class_by_class():
     assert found.throughput == again.throughput != other.throughput  # a seed repeats a simulation
 
 
-def test_the_first_fifth_is_left_out_and_every_place_is_once_the_start():
+def test_transient_is_excluded():
     """What is written over the transient changes nothing, over the batch behind it everything."""
     network = qn.Network([qn.Station("a", service_time=0.3), qn.Station("b", service_time=0.2)], think_time=0.5)
     routes, starts = routes_of(network), []
@@ -158,7 +146,7 @@ def test_the_first_fifth_is_left_out_and_every_place_is_once_the_start():
     assert sorted(starts) == [0, 1, 2]
 
 
-def test_control_c_ends_a_long_simulation_at_once():
+def test_interrupt_ends_a_long_simulation():
     """In a process of its own: an interruption that comes late would end the tests instead."""
     program = """
 import signal

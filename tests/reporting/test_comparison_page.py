@@ -29,7 +29,7 @@ def numbers(rows):
     return [-1.0 if row["cost"] is None else row["cost"] for row in rows]
 
 
-def test_the_page_has_the_rows_and_recomputes_the_cost(browser, trained, path):
+def test_page_recomputes_the_cost(browser, trained, path):
     browser.open(path)
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith("data:")] == [f"file://{path}"]
@@ -44,7 +44,7 @@ def test_the_page_has_the_rows_and_recomputes_the_cost(browser, trained, path):
     assert numbers(page) != pytest.approx(numbers(trained.to_rows()), rel=1e-3)
 
 
-def test_the_losses_are_those_of_the_runs(trained):
+def test_losses_are_those_of_runs(trained):
     data = json.loads(re.search(r'id="data">(.*?)</script>', trained.report())[1])
     stand_in = "LeastSquares(1000 examples of 50 features, 50 parameters), which stands in for the job"
     assert data["headline"] == f"Most probably first on {stand_in}: {trained.best.name}."

@@ -59,7 +59,7 @@ def off(page, curve):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_page_has_pythons_curves_within_one_percent(browser, folder, name):
+def test_page_curves_agree_within_a_percent(browser, folder, name):
     model, path, rng = MODELS[name](), folder / "page.html", np.random.default_rng(1)
     predicted = model.throughput(range(1, 33))
     predicted.report(path, **({"epochs": 2, "dataset_size": 10_000} if predicted.unit else {"steps": 2500}))
@@ -147,7 +147,7 @@ def test_the_page_plans_as_the_command(browser, run, examples):
     ]  # fmt: skip
 
 
-def test_it_opens_without_requests_and_everything_has_a_name_every_picture_a_table(browser, whole):
+def test_page_is_accessible_without_requests(browser, whole):
     path, _ = whole
     browser.open(path)
     assert browser.complaints() == []
@@ -169,7 +169,7 @@ def text(browser, name):
     return browser.run(f"return document.getElementById('{name}').textContent")
 
 
-def test_a_slider_moves_the_answers_and_the_link_carries_it(browser, whole):
+def test_slider_moves_answers_and_link(browser, whole):
     path, curve = whole
     browser.open(path)
     assert text(browser, "answer-rate") == f"{curve.at(4):.3g}"
@@ -192,7 +192,7 @@ def test_a_slider_moves_the_answers_and_the_link_carries_it(browser, whole):
     assert browser.complaints() == []
 
 
-def test_a_change_is_shown_against_what_was_before(browser, whole):
+def test_changes_compare_with_before(browser, whole):
     path, curve = whole
     browser.open(path)
     assert "as predicted" not in text(browser, "throughput").split("Table")[0]
@@ -281,7 +281,7 @@ def test_later_measurements_are_drawn_and_carried(browser, folder):
     assert browser.run(dots) == 3
 
 
-def test_it_prints_on_two_pages_without_the_form(browser, whole):
+def test_page_prints_without_the_form(browser, whole):
     path, _ = whole
     browser.open(path)
     pages = base64.b64decode(browser.driver.print_page())
@@ -293,7 +293,7 @@ def test_it_prints_on_two_pages_without_the_form(browser, whole):
     assert browser.run(hidden) != "none"
 
 
-def test_a_phone_scrolls_tables_not_the_page(browser, whole):
+def test_phone_scrolls_tables_only(browser, whole):
     path, _ = whole
     phone = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)

@@ -21,7 +21,7 @@ def curve():
     return qm.fit(example_profile("alexnet-60")).throughput(range(1, 9))
 
 
-def test_a_page_names_nothing_that_it_does_not_hold(curve):
+def test_page_is_self_contained(curve):
     page = curve.report()
     assert re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)""", page) == ["data:,"]
     assert not re.findall(r"@import|url\((?!#)|fetch\(|XMLHttpRequest|import\(", page)
@@ -35,13 +35,13 @@ def held(page):
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "é\N{GRINNING FACE}", 'a"b\\'])
-def test_embedded_text_comes_back_and_ends_no_script(curve, text):
+def test_embedded_text_is_escaped(curve, text):
     page = dataclasses.replace(curve, method=text).report()
     assert f"method: {text}" in held(page)["about"]
     assert not set("<>&\u2028") & set(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path):
+def test_page_is_reproducible_and_atomic(curve, tmp_path):
     page = curve.report(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == page == curve.report()
     for name in ("a.pdf", "a", "nowhere/a.html"):
@@ -63,15 +63,11 @@ def test_the_same_curve_gives_the_same_page_whole_or_not_at_all(curve, tmp_path)
     assert unknown.to_dict()["saturation_workers"] is None
 
 
-def test_a_page_holds_the_questions_that_it_was_asked(curve):
+def test_page_holds_its_questions(curve):
     asked = {
-        "epochs": 2.5,
-        "deadline": 900.0,
-        "price_per_node_hour": 0.4,
-        "budget": 90.0,
-        "min_efficiency": 0.65,
+        "epochs": 2.5, "deadline": 900.0, "price_per_node_hour": 0.4, "budget": 90.0, "min_efficiency": 0.65,
         "dataset_size": 7000,
-    }
+    }  # fmt: skip
     for left_out in (None, *asked):
         given = {name: value for name, value in asked.items() if name != left_out}
         found = held(curve.report(workers=5, **given))["questions"]
@@ -80,7 +76,7 @@ def test_a_page_holds_the_questions_that_it_was_asked(curve):
         assert found == {"workers": 5} | asked | told | others
 
 
-def test_a_curve_without_a_model_or_simulated_has_no_what_ifs(curve):
+def test_some_curves_have_no_sliders(curve):
     data = held(curve.faster(2.0).report())
     assert (data["controls"], data["parameters"]) == ([], [])
     assert data["grid"]["cells"][0]["curve"]["steps_per_second"] == curve.faster(2.0).steps_per_second.tolist()
@@ -91,18 +87,15 @@ def test_a_curve_without_a_model_or_simulated_has_no_what_ifs(curve):
     assert data["grid"]["cells"][0]["curve"]["steps_per_second"] == simulated.steps_per_second.tolist()
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        ("alexnet-60.json -o report.html --epochs 9 --price 2.5 --deadline 12h", 0),
-        ("alexnet-60.json -o report.html --deadline 12h", 1), ("ddp-alexnet-40.json -o report.html", 0),
-        ("shakesmall-p100-throughputs.csv -o report.html", 0), ("alexnet-60.json -o report.png", 1),
-        ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0), ("alexnet-60.json", 2),
-        ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0), ("nowhere.json -o report.html", 1),
-        ("alexnet-60.json -o nowhere/report.html", 1), ("alexnet-60.json -o report.html --deadline soon", 2),
-    ],
-)  # fmt: skip
-def test_the_command_writes_one_page_or_one_line(run, examples, words, status):
+@pytest.mark.parametrize(("words", "status"), [
+    ("alexnet-60.json -o report.html --epochs 9 --price 2.5 --deadline 12h", 0),
+    ("alexnet-60.json -o report.html --deadline 12h", 1), ("ddp-alexnet-40.json -o report.html", 0),
+    ("shakesmall-p100-throughputs.csv -o report.html", 0), ("alexnet-60.json -o report.png", 1),
+    ("resnet50-t4-placements.csv -o report.htm --batch-size 40 --workers 1,2", 0), ("alexnet-60.json", 2),
+    ("alexnet-60.json -o report.html --strategy k-sync --k 2 --workers 2:4", 0), ("nowhere.json -o report.html", 1),
+    ("alexnet-60.json -o nowhere/report.html", 1), ("alexnet-60.json -o report.html --deadline soon", 2),
+])  # fmt: skip
+def test_command_writes_page_or_line(run, examples, words, status):
     before = set(examples.iterdir())
     code, out, err = run("report", *words.split())
     written = {path.name for path in set(examples.iterdir()) - before}
@@ -114,7 +107,7 @@ def test_the_command_writes_one_page_or_one_line(run, examples, words, status):
         assert ("assuming" in out) == ("throughputs" in words)
 
 
-def test_the_page_begins_with_what_was_asked(run, examples):
+def test_page_begins_with_the_question(run, examples):
     asked = "alexnet-60.json --workers 1:4 --epochs 9 --dataset-size 99 --deadline 1h --price 2 -o page.html"
     assert run("report", *asked.split())[0] == 0
     page = held(Path("page.html").read_text())
@@ -128,7 +121,7 @@ def test_the_page_begins_with_what_was_asked(run, examples):
         assert any("trace" in clause for clause in held(Path("page.html").read_text())["about"])
 
 
-def test_a_page_is_of_what_is_printed(run, examples):
+def test_page_equals_printed_answer(run, examples):
     asked = "ddp-alexnet-40.json --workers 2 --strategy sync --report page.html --format json"
     shown = json.loads(run("compare", *asked.split())[1])
     assert held(Path("page.html").read_text())["rows"] == shown["rows"]
@@ -144,7 +137,7 @@ def drawn(profile):
     return held(qm.predict(profile, workers=[1, 2], method="auto").report(profile=profile))["timeline"]
 
 
-def test_a_recorded_step_or_round_is_drawn_as_it_was():
+def test_recorded_step_or_round_is_drawn():
     told = drawn(example_profile("alexnet-60"))
     step = example_profile("alexnet-60").steps[0]
     assert {(one.name, one.start, one.end) for one in step.operations} == {
@@ -158,7 +151,7 @@ def test_a_recorded_step_or_round_is_drawn_as_it_was():
     assert drawn(msgspec.structs.replace(example_profile("alexnet-60"), steps=[], throughputs=POINTS)) is None
 
 
-def test_the_longest_operations_of_many_are_kept():
+def test_longest_operations_are_kept():
     profile = example_profile("alexnet-60")
     copies = ((copy, one) for copy in range(40) for one in profile.steps[0].operations)
     many = [msgspec.structs.replace(one, name=f"{one.name}/{copy}", after=[]) for copy, one in copies]

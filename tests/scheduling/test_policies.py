@@ -32,7 +32,7 @@ def job(name, time, nodes, seconds):
     )
 
 
-def test_backfilling_fills_holes_without_delaying_the_first():
+def test_backfilling_never_delays_the_first():
     jobs = [job("running", 0, 3, 10), job("first", 1, 4, 5), job("short", 2, 1, 4), job("long", 3, 1, 50)]
     fifo, easy = qs.schedule(jobs, qs.FIFO(), nodes=4), qs.schedule(jobs, qs.Backfill(), nodes=4)
     assert easy.start.tolist() == [0, 10, 2, 15]
@@ -74,7 +74,7 @@ def test_attained_service_demotes_exactly():
     (3, "at most 2 nodes together"), (-1, "grants must be >= 0"), (0, "must run a job"), (0.5, "whole nodes"),
     (None, "looks at 'remaining' but does not declare it"),
 ])  # fmt: skip
-def test_a_policy_that_breaks_the_rules_is_caught(grant, message, wait):
+def test_rule_breaking_policies_are_refused(grant, message, wait):
     @dataclasses.dataclass(frozen=True)
     class Wrong(qs.Policy):
         def grants(self, jobs, nodes, now):
@@ -88,7 +88,7 @@ def test_a_policy_that_breaks_the_rules_is_caught(grant, message, wait):
 
 
 @pytest.mark.parametrize("short", qs.POLICIES)
-def test_a_name_is_what_the_command_line_takes(short):
+def test_policy_names_round_trip(short):
     """Every knob of every policy, moved from its default, is in the name, and the name leads back to the policy."""
     kind = qs.POLICIES[short]
     moved = {"exponent": 0.25, "floor": 0.125, "power": 0.75, "threshold": 0.3, "fixed": 3, "divisible": True}

@@ -111,7 +111,7 @@ LAWS = {
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_the_mean_response_time_is_that_of_the_closed_form(law):
+def test_mean_response_time_in_closed_form(law):
     policy, rate, sizes, how, truth, wrong = LAWS[law]
     mean, half = interval(policy, rate, sizes, **how)
     assert mean == pytest.approx(truth, abs=half)

@@ -52,7 +52,7 @@ ON_SERVERS = {
 }  # fmt: skip
 
 
-def test_steps_on_servers_take_the_seconds_that_are_predicted():
+def test_server_steps_take_predicted_seconds():
     found = compare(SERVERS, workers=4, strategies=list(ON_SERVERS))
     expected = [predict(SERVERS, workers=[4], **asked).steps_per_second[0] for asked in ON_SERVERS.values()]
     np.testing.assert_allclose([only(found, name).steps_per_second for name in ON_SERVERS], expected, rtol=1e-9)
@@ -93,7 +93,7 @@ def test_computation_follows_batch_and_accelerator():
     {"accelerator_speed": 0.2, "worker_speeds": [1.0, 2.0, 0.5, 4.0]},
     {"straggler_probability": 1.0, "straggler_slowdown": 10.0},
 ], ids=str)  # fmt: skip
-def test_a_barrier_waits_for_the_slowest_worker(changes):
+def test_barrier_waits_for_slowest_worker(changes):
     """Nothing to transfer: each step takes the slowest of four 5 s."""
     result = compare(BY_HAND, workers=4, strategies=["sync", "local-sgd", "top-k"], bandwidth=1e14, **changes)
     for one in result.rows:
@@ -127,7 +127,7 @@ def test_probability_of_being_the_best():
     assert row["cost"] == pytest.approx(5 * 7.2 / 3600, rel=0.02)
 
 
-def test_what_does_not_reach_the_target_is_not_the_best():
+def test_unreached_target_is_never_best():
     half = known("a", [1.0] * 4 + [np.inf] * 4)
     result = Comparison((half, known("b", [2.0] * 8)), 4, 5)
     assert result.best.name == "b"
@@ -140,7 +140,7 @@ def test_what_does_not_reach_the_target_is_not_the_best():
     assert "sync did not reach it in 5 steps of each worker" in never.caption()
 
 
-def test_a_law_of_convergence_tells_synchronous_steps_only():
+def test_convergence_law_for_synchronous_steps():
     sizes = [RANKS.job.batch_size * n for n in (1, 2, 4, 8)]
     law = fit_convergence([(size, [1000.0 + 50 * size] * 3) for size in sizes])
     result = compare(RANKS, workers=4, convergence=law, strategies=["sync", "local-sgd"])
@@ -184,7 +184,7 @@ def test_comparison_by_gradient_noise():
     assert np.ptp(compare(noisy(RANKS, 500.0), workers=1, strategies=["sync"]).rows[0].steps_to) < 1e-3
 
 
-def test_k_sync_has_the_batch_of_k_workers():
+def test_k_sync_uses_k_batches():
     found = compare(noisy(SERVERS, 200.0), workers=8, strategies=["sync", "k-sync", "backup-worker", "async-ps"])
     steps = {one.name: float(np.median(one.steps_to)) for one in found.rows}
     assert 1 < steps["k-sync"] < steps["backup-worker"] < steps["sync"]
@@ -193,7 +193,7 @@ def test_k_sync_has_the_batch_of_k_workers():
     assert np.isnan(steps["async-ps"])
 
 
-def test_with_nothing_the_answer_is_per_step_and_says_so():
+def test_answer_without_law_is_per_step():
     result = compare(RANKS, workers=4)
     assert result.best is None
     assert "per step" in result.caption()

@@ -18,7 +18,7 @@ def compared():
 
 
 @pytest.mark.parametrize("strategy", ["adacomm", "sync"])
-def test_alone_it_takes_what_the_comparison_says(compared, strategy):
+def test_lone_job_takes_compared_time(compared, strategy):
     for comparison in compared:
         (one,) = [row for row in comparison.rows if row.name == strategy]
         job = job_of(compared, strategy, name="a", arrival_time=5.0, requested_nodes=comparison.workers)
@@ -50,7 +50,7 @@ def test_stretches_between_equal_losses():
     assert jump + rest == pytest.approx(6.0)
 
 
-def test_by_a_law_it_has_one_speed_and_without_an_arrival_none():
+def test_job_by_law_has_one_speed():
     rows = {n: Compared("sync", 1.0, 1.0, np.array([100.0 * n]), np.array([300.0 / n]), 0.0) for n in (1, 3)}
     job = job_of([Comparison((one,), n, n) for n, one in rows.items()], "sync", name="a", arrival_time=0.0)
     ((_, curve),) = job.curve.stretches

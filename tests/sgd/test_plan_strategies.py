@@ -41,7 +41,7 @@ def test_no_other_meets_the_goal_better(seconds, deadline, chance):
         assert cheapest_in_time.strategy is None
 
 
-def test_a_probability_is_named_after_what_it_is_of():
+def test_probabilities_name_their_goal():
     """The cheapest takes longer than the deadline, which the others meet."""
     curve = [compared(n, {"sync": [12.0 + 6 / n]}) for n in (1, 2)]
     found = plan_strategies(curve, deadline=16.0, price_per_node_hour=1.0)

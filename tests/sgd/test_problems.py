@@ -10,7 +10,7 @@ from queuemodel.sgd import PROBLEM_KINDS, LeastSquares, LogisticRegression, make
 
 
 @pytest.mark.parametrize("kind", PROBLEM_KINDS)
-def test_gradient_is_the_derivative_of_the_loss(kind):
+def test_gradient_agrees_with_differences(kind):
     problem = make_problem(kind, examples=60, features=4, seed=3)
     rng = np.random.default_rng(0)
     x = problem.start(rng) + 0.3 * rng.normal(size=problem.dimension)
@@ -20,7 +20,7 @@ def test_gradient_is_the_derivative_of_the_loss(kind):
 
 
 @pytest.mark.parametrize("kind", PROBLEM_KINDS)
-def test_sampled_gradients_are_unbiased_with_the_variance_said(kind):
+def test_sampled_gradients_are_unbiased(kind):
     problem = make_problem(kind, examples=80, features=5, batch_size=4, seed=1)
     x = problem.start(np.random.default_rng(5)) + 0.1
     drawn = problem.sampled_gradients(x[None, None], np.arange(4000), [np.random.default_rng(2)])[0]
@@ -31,7 +31,7 @@ def test_sampled_gradients_are_unbiased_with_the_variance_said(kind):
     assert drawn.var(axis=0).sum() == pytest.approx(variance, rel=0.1)
 
 
-def test_minima():
+def test_minima_have_zero_gradient():
     squares = make_problem("least-squares")
     np.testing.assert_allclose(squares.gradient(squares.optimum), 0, atol=1e-12)
     logistic = make_problem("logistic")
@@ -45,7 +45,7 @@ def test_minima():
 
 
 @given(st.integers(1, 12), st.sampled_from([0.05, 0.5, 5.0, np.inf]), st.integers(0, 50))
-def test_split_gives_every_example_to_one_worker(workers, concentration, seed):
+def test_split_gives_each_example_once(workers, concentration, seed):
     problem = split(make_problem("logistic", examples=40), workers, concentration=concentration, seed=seed)
     np.testing.assert_array_equal(np.sort(np.concatenate(problem.shares)), np.arange(40))
     sizes = [len(share) for share in problem.shares]

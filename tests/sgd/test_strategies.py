@@ -38,7 +38,7 @@ def test_convergence_with_a_falling_rate(strategy):
     assert np.allclose(done.losses[0, :4], done.losses[1, :4], rtol=1e-6) == strategy.exact
 
 
-def test_mixing_matrices():
+def test_mixing_matrices_by_topology():
     torus = qd.mixing_matrix("torus", 9)
     for i, row in enumerate(torus):
         near = [i, *(i // 3 * 3 + (i + by) % 3 for by in (1, 2)), *((i + 3 * by) % 9 for by in (1, 2))]
@@ -48,7 +48,7 @@ def test_mixing_matrices():
     assert qd.mixing_matrix("torus", 4)[0] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
 
 
-def test_senseless_arguments_are_refused_and_divergence_is_said():
+def test_senseless_arguments_and_divergence():
     for make, words in [
         (lambda: run(qd.LocalSGD(2), qd.split(SQUARES, 3), workers=4), "split it again"),
         (lambda: run(qd.SquarmSGD("torus"), workers=8), "square number"),
@@ -74,7 +74,7 @@ def draws(compressor, v, count):
 
 @pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
 @given(st.integers(0, 1000), st.integers(3, 60))
-def test_a_compressor_loses_no_more_than_promised(compressor, seed, d):
+def test_compressor_loss_is_bounded(compressor, seed, d):
     v = np.random.default_rng(seed).standard_t(3, d)
     lost = np.square(draws(compressor, v, 400) - v).sum(axis=-1)
     assert lost.mean() <= compressor.variance(d) * (v @ v) + 4 * lost.std() / 20 + 1e-9
@@ -86,7 +86,7 @@ def test_a_compressor_loses_no_more_than_promised(compressor, seed, d):
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
-def test_unbiased_says_who_is_and_nothing_stays_nothing(compressor):
+def test_unbiased_compressors_are_unbiased(compressor):
     v = np.random.default_rng(7).normal(size=30)
     drawn = draws(compressor, v, 20_000)
     noise = np.sqrt(drawn.var(axis=0).sum() / len(drawn))
@@ -94,7 +94,7 @@ def test_unbiased_says_who_is_and_nothing_stays_nothing(compressor):
     assert not draws(compressor, np.zeros(20), 3).any()
 
 
-def test_what_is_sent_and_in_how_many_bits():
+def test_sent_values_and_bits():
     v = np.array([1.0, -5, 2, 0.1, 3])
     np.testing.assert_array_equal(draws(qd.TopK(0.4), v, 1)[0], [0, -5, 0, 0, 3])
     np.testing.assert_allclose(draws(qd.BlockSign(2), v, 1)[0], np.repeat([8 / 3, 1.55], [3, 2]) * np.sign(v))

@@ -226,7 +226,7 @@ def test_workers_of_a_server(name):
     assert done.up_bits[0].tolist() == done.down_bits[0].tolist() == [192 * step for step in range(61)]
 
 
-def test_a_run_is_told_in_means_over_the_seeds():
+def test_runs_report_means_over_seeds():
     steps, times = np.array([0, 10, 20]), np.array([[0.0, 3.0, 5.0], [0.0, 4.0, 9.0]])
     losses, up = np.array([[4.0, 2.0, 3.0], [5.0, 4.0, 1.0]]), np.array([[0.0, 8e6, 2e7], [0.0, 4e6, 6e7]])
     done = qd.Descent(qd.LocalSGD(2), (1, 7), 3, steps, times, losses, up, 3 * up, losses, np.zeros(2))

@@ -68,7 +68,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("asked", OPTIONS, ids=str)
-def test_special_cases_are_the_same_under_every_option(asked):
+def test_special_cases_agree_under_options(asked):
     made = alike(bandwidth=BANDWIDTH / 0.95)
     ways = [qd.SynchronousSGD(), qd.LocalSGD(1), Silent(), Meeting()]
     sync, every, alone, meeting = seconds(made, *ways, **asked)
@@ -138,7 +138,7 @@ def trained(steps, rounds, *, ranks, seed, ahead=False, warm=100):
     return np.array(waits[warm:]), np.array(took[warm:])
 
 
-def test_ranks_wait_for_their_input_under_every_strategy():
+def test_every_strategy_waits_for_input():
     waits, took = trained(1, 600, ranks=2, seed=1)
     rows = [(wait, [0.25, 0.25], [end - TAIL] * 2) for wait, end in zip(waits, took, strict=True)]
     made = profile([(w, [0.25 - TAIL] * 2, e) for w, _, e in rows])

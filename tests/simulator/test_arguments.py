@@ -39,13 +39,11 @@ SETS = [{"confidence": 1}, {"replications": 0}, {"n_jobs": 0}, {"worker_speeds":
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"),
-    [(name, {name: value}) for name, values in WRONG.items() for value in values],
+    ("name", "wrong"), [(name, {name: value}) for name, values in WRONG.items() for value in values]
 )
 def test_senseless_arguments_are_refused_by_name(name, wrong):
-    with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got") as error:
+    with pytest.raises(qm.ModelError, match=rf"simulate: .*{name}.*got"):
         simulate_operations(profile_of(serial()), **{"workers": 2, "steps": 5, "links": LINKS} | wrong)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("way", "number"), WAYS)
@@ -55,7 +53,7 @@ def test_no_way_of_training_is_refused(way, number):
 
 
 @pytest.mark.parametrize("way", ["k-sync", "k-async", "sync-ps"])
-def test_rounds_of_more_results_than_workers_are_refused(way):
+def test_too_many_results_are_refused(way):
     with pytest.raises(qm.ModelError, match=r"workers must be at least .*, got 2"):
         simulate_operations(profile_of(serial()), workers=2, steps=5, synchronization=Synchronization(way, 3))
 
@@ -66,16 +64,12 @@ def test_senseless_sets_of_runs_are_refused(settings):
         trace_curve(profile_of(serial()), workers=[1, 2], steps=20, **settings, **IDEAL)
 
 
-@pytest.mark.parametrize(
-    ("operations", "said"),
-    [
-        ([Operation("compute", "step", 0.2, 0.7, server=1)], "operation 1 .'step'.: server must"),
-        ([Operation("compute", "step", 0.2, 0.7, after=[5])], "operation 1 .'step'.: after must"),
-        (None, "step 0 has no operations"),
-        ([Operation("compute", "c", 1.0, 1.0, after=[0])], "step 0 takes no time"),
-    ],
-)
-def test_compiled_code_never_sees_what_was_not_checked(operations, said):
+@pytest.mark.parametrize(("operations", "said"), [
+    ([Operation("compute", "step", 0.2, 0.7, server=1)], "operation 1 .'step'.: server must"),
+    ([Operation("compute", "step", 0.2, 0.7, after=[5])], "operation 1 .'step'.: after must"),
+    (None, "step 0 has no operations"), ([Operation("compute", "c", 1.0, 1.0, after=[0])], "step 0 takes no time"),
+])  # fmt: skip
+def test_unchecked_operations_are_refused(operations, said):
     profile = profile_of(serial())
     recorded = profile.steps[0].operations  # behind the profile's own checks
     recorded[:] = [] if operations is None else [Operation("fetch", "w", 0.0, 1.0, 0), *operations]
@@ -83,6 +77,6 @@ def test_compiled_code_never_sees_what_was_not_checked(operations, said):
         simulate_operations(profile, workers=1, links=LINKS)
 
 
-def test_what_would_not_fit_into_memory_is_refused():
+def test_excessive_memory_is_refused():
     with pytest.raises(qm.ModelError, match="simulate fewer workers"):
         simulate_operations(profile_of(serial()), workers=10_000, parameter_servers=1000, **IDEAL)

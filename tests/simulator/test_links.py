@@ -26,7 +26,7 @@ def transfers(kind, starts_and_sizes, *, rate=RATE, server=0):
     return operations
 
 
-def test_the_rate_is_that_of_the_best_large_periods_and_the_start_what_the_median_took_besides():
+def test_rate_and_start_time_of_links():
     rates = np.linspace(0.7e6, 1e6, 11)
     steps = [
         transfers("fetch", [(0.0, [400_000] * 2)], rate=rate) + transfers("fetch", [(9.0, [100])], rate=9e6, server=1)
@@ -44,7 +44,7 @@ def test_the_rate_is_that_of_the_best_large_periods_and_the_start_what_the_media
     assert links.to_frame().shape == (2, 5)
 
 
-def test_waiting_and_one_late_packet_cost_no_capacity():
+def test_waiting_costs_no_capacity():
     steps = []
     for number in range(20):
         fetches = transfers("fetch", [(0.0, [100_000] * 10 + [50_000] * 10)])
@@ -54,7 +54,7 @@ def test_waiting_and_one_late_packet_cost_no_capacity():
     assert estimate_links(profile_of(*steps)).transmit.rate == pytest.approx(RATE, rel=1e-6)
 
 
-def test_transfers_within_one_microsecond_show_no_rate():
+def test_instant_transfers_show_no_rate():
     instant = [Operation("push", "w", 1.0, 1.0, 1_000_000)]
     slow = transfers("push", [(1.0, [1_000_000])])
     assert estimate_links(profile_of(instant, slow, instant, slow)).receive.rate == pytest.approx(RATE)
@@ -82,7 +82,7 @@ def profile_at(down, up, nominal=None):
 
 
 @given(nominal=st.none() | st.floats(0.5e6, 20e6), bandwidth=st.floats(0.2e6, 1e8), down=st.floats(0.5e6, 1e6))
-def test_what_the_profiled_link_does_not_explain_stays_in_the_closed_network_too(nominal, bandwidth, down):
+def test_host_time_stays_beside_the_link(nominal, bandwidth, down):
     profile, took = profile_at(down, RATE, nominal), []
     for size, rate in ((4e5, down), (2e5, RATE)):
         host = 0.0 if nominal is None else max(size / rate - size / (EFFICIENCY * nominal), 0.0)
@@ -99,7 +99,7 @@ def test_what_the_profiled_link_does_not_explain_stays_in_the_closed_network_too
      ("localhost:1 10.0.0.1", None, False), ("gpu-1 gpu-1", None, True), ("[fe80::1]:1 [fe80::1]:2", None, True),
      ("gpu-1:2222 gpu-2:2222", None, False), ("localhost:1 localhost:2", 1e9, False)],
 )  # fmt: skip
-def test_hosts_that_are_one_have_no_link(hosts, bandwidth, loopback):
+def test_loopback_hosts_have_no_link(hosts, bandwidth, loopback):
     source = qm.Source(framework="by hand", hosts=dict(zip(("worker:0", "ps:0"), hosts.split(), strict=False)))
     profile = msgspec.structs.replace(profile_at(1e8, 1e8, bandwidth), source=source)
     networks = [simulate_operations(profile, workers=1, steps=5, bandwidth=b).settings["network"] for b in (None, 1e8)]

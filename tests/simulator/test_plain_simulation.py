@@ -70,11 +70,9 @@ def dealt(profile, servers, sharding):
 
 
 ORDERS = {
-    "tensorflow": lambda o: o.end - o.bytes / RATES[0] / 2,
-    "multiplexed": lambda o: 0.0,
-    "in-order": layer,
+    "tensorflow": lambda o: o.end - o.bytes / RATES[0] / 2, "multiplexed": lambda o: 0.0, "in-order": layer,
     "reverse": lambda o: -layer(o),
-}
+}  # fmt: skip
 NAMES = {
     "async": "async-ps", "sync": "sync-ps", "bounded": "bounded-staleness", "groups": "k-async", "first": "k-sync",
     "batches": "k-batch-sync",
@@ -102,19 +100,13 @@ def both(profile, *, workers, steps, transfer_order, sharding, servers, speeds, 
     home = None if servers == profile.cluster.parameter_servers else dealt(profile, servers, sharding)
     awaited = number.get("results", workers - number.get("backup_workers", 0))
     plain = Cluster(
-        profile,
-        slowdown=[speed * (straggling or 1.0) for speed in speeds],
-        links=RATES,
-        worker_links=[own_links or [rate] * workers for rate in RATES],
-        servers=servers,
+        profile, slowdown=[speed * (straggling or 1.0) for speed in speeds], links=RATES,
+        worker_links=[own_links or [rate] * workers for rate in RATES], servers=servers,
         rank=lambda o: float(ORDERS[transfer_order](o)) if o.kind == "fetch" else 0.0,
         home=lambda o: 0 if o.kind == "compute" else o.server if home is None else home[layer(o)],
-        records=[[own[i] for i in range(len(own))] for own in records],
-        mode=mode,
-        awaited=awaited,
-        bound=number.get("staleness_bound", 0),
-        chunk=WINDOW if transfer_order == "multiplexed" else np.inf,
-    ).run(steps * awaited)
+        records=[[own[i] for i in range(len(own))] for own in records], mode=mode, awaited=awaited,
+        bound=number.get("staleness_bound", 0), chunk=WINDOW if transfer_order == "multiplexed" else np.inf,
+    ).run(steps * awaited)  # fmt: skip
     return run, plain
 
 
@@ -140,7 +132,7 @@ def moments(profile, run):
     straggling=st.sampled_from([0.0, 1.7]),
     mode=MODES,
 )
-def test_every_event_is_where_the_plain_simulation_has_it(profile, workers, speeds, own_links, mode, **options):
+def test_events_agree_with_plain_simulation(profile, workers, speeds, own_links, mode, **options):
     way, number = mode
     own_links = own_links and own_links[:workers]
     if way in ("first", "batches"):  # of a step that is cut short nobody tells which was repeated

@@ -18,7 +18,7 @@ FEW = {"workers": [1, 2, 4], "steps": 60, "replications": 3}
 
 
 @pytest.mark.parametrize("congestion_control", ["bbr", "unknown"])
-def test_threads_give_what_one_after_the_other_gives(congestion_control):
+def test_threads_give_sequential_results(congestion_control):
     settings = FEW | {"congestion_control": congestion_control}
     at_once, in_turn = trace_runs(example_profile(), **settings), trace_runs(example_profile(), n_jobs=1, **settings)
     for several, others in zip(at_once, in_turn, strict=True):
@@ -33,7 +33,7 @@ def test_threads_give_what_one_after_the_other_gives(congestion_control):
     seed=st.integers(0, 2**64 - 1),
 )
 @settings(max_examples=5)
-def test_an_answer_does_not_depend_on_what_else_is_asked(others, congestion_control, seed):
+def test_answers_ignore_other_questions(others, congestion_control, seed):
     asked = {"congestion_control": congestion_control, "seed": seed, "steps": 60, "replications": 2}
     alone = trace_curve(example_profile(), workers=[3], **asked)
     workers = sorted(others | {3})
@@ -46,7 +46,10 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(others, congestion_cont
 
 
 def test_ctrl_c_ends_all_runs():
-    """Runs under way end at their next look, those that wait never begin, and the next question is answered."""
+    """Runs under way end at their next look, those that wait never begin, and the next question is answered.
+
+    All of them would take 64 processors minutes, others hours.
+    """
 
     def press(*_):
         raise KeyboardInterrupt
@@ -55,10 +58,10 @@ def test_ctrl_c_ends_all_runs():
     gc.disable()  # an interrupt inside a collector's callback is swallowed
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.5)
-        begun = time.process_time()
+        begun = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            trace_runs(example_profile(), workers=range(1, 65), steps=20_000, replications=20)
-        assert time.process_time() - begun < 8
+            trace_runs(example_profile(), workers=range(1, 257), steps=1_000_000, replications=20)
+        assert time.monotonic() - begun < 60
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

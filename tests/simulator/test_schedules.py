@@ -1,6 +1,5 @@
 """Schedules that can be worked out on paper, and queueing theory where its assumptions are met."""
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -32,7 +31,7 @@ def ends(profile, **settings):
 @pytest.mark.parametrize(
     ("transfer_order", "step"), [("tensorflow", 2.7), ("in-order", 2.4), ("tac", 2.4), ("tic", 2.7), ("reverse", 2.7)]
 )
-def test_the_order_of_parameters_decides_when_computation_starts(transfer_order, step):
+def test_transfer_order_decides_the_start(transfer_order, step):
     # TIC looks at operations that need several parameters: one needs both here, a tie, so they go as they were recorded
     # in order: first at .2, second at 1.0; forward .5, 1.0 to 1.4; gradients 1.4 to 2.2, then the first's until 2.4
     assert rate(profile_of(two_layers()), transfer_order=transfer_order) == pytest.approx(1 / step)
@@ -49,20 +48,20 @@ def branches():
 @pytest.mark.parametrize(
     ("transfer_order", "order"), [("tic", "bac"), ("tac", "bac"), ("in-order", "abc"), ("reverse", "cba")]
 )
-def test_tic_and_tac_begin_with_what_unlocks_most(transfer_order, order):
+def test_tic_and_tac_order_by_hand(transfer_order, order):
     # TIC: ab makes M+ of a and b two transfers, all makes that of c three; ties go as they were recorded
     # TAC: of two, the one whose own computation hides the other's transfer goes first: b hides a's .1 s
     found = ends(profile_of(branches()), transfer_order=transfer_order)
     assert "".join(sorted("abc", key=found.get)) == order
 
 
-def test_of_parameters_that_unlock_nothing_alone_those_of_the_shortest_operation_go_first():
+def test_tac_breaks_ties_by_time():
     """Under TAC: ab needs .3 s of transfers, all needs .6 s, and b was recorded before a."""
     found = ends(profile_of([*branches()[:3], *branches()[5:]]), transfer_order="tac")
     assert "".join(sorted("abc", key=found.get)) == "bac"
 
 
-def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
+def test_tensor_held_behind_a_large_one():
     for small, step in ((0.801, 1.401), (0.001, 0.901)):
         operations = [
             Operation("fetch", "small", 0.0, small, 1_000),
@@ -76,7 +75,7 @@ def test_what_ends_together_with_a_large_tensor_was_held_up_behind_it():
 # From records to graphs
 
 
-def test_a_computation_that_waited_for_the_processor_waits_again():
+def test_processor_waits_are_repeated():
     operations = [
         Operation("fetch", "w", 0.0, 0.1, 100_000),
         Operation("compute", "one", 0.1, 0.6, after=[0]),
@@ -88,7 +87,7 @@ def test_a_computation_that_waited_for_the_processor_waits_again():
     assert half == pytest.approx({"w": 0.1, "one": 1.1, "other": 1.95, "beside": 1.5})  # gaps are no computation
 
 
-def test_transfers_that_found_their_link_idle_start_late():
+def test_idle_links_start_late():
     operations = [
         Operation("fetch", "a", 0.0, 0.1, 100_000),
         Operation("fetch", "b", 0.0, 0.2, 100_000),  # asked for together, so that it waits only once
@@ -106,15 +105,7 @@ def test_transfers_that_found_their_link_idle_start_late():
     assert ends(profile_of(operations), links=early)["b"] == pytest.approx(0.2)
 
 
-def test_where_the_record_ends_the_pause_is_the_median_of_the_others():
-    profile = profile_of(serial(), serial(), serial(), serial())
-    assert rate(profile) == pytest.approx(1.0)
-    steps = [msgspec.structs.replace(s, step_time=t) for s, t in zip(profile.steps, [1.2, 1.3, 1.0, 1.7], strict=True)]
-    paused = msgspec.structs.replace(profile, steps=steps)
-    assert rate(paused, steps=20_000) == pytest.approx(1 / (1 + (0.2 + 0.3 + 0.3 + 0.7) / 4), rel=0.01)
-
-
-def test_gradients_of_no_parameters_size_are_spread_over_the_servers():
+def test_unmatched_gradients_are_spread():
     fetches = [Operation("fetch", name, 0.0, 0.1, size) for name, size in (("a", 1_000), ("b", 2_000))]
     pushes = [Operation("push", f"g{i}", 0.2, 0.3, 300_000, after=[2]) for i in range(4)]
     updates = [Operation("update", f"u{i}", 0.3, 0.4, after=[2]) for i in range(2)]  # of nothing that was pushed
@@ -125,7 +116,7 @@ def test_gradients_of_no_parameters_size_are_spread_over_the_servers():
         assert two.utilization[f"{station}[0]"] == pytest.approx(two.utilization[f"{station}[1]"])
 
 
-def test_gradients_of_one_size_go_back_from_the_last_parameter_to_the_first():
+def test_equal_gradients_return_in_reverse():
     names = "abcd"  # used in turn, on servers 0, 1, 2 and 0
     operations = [Operation("fetch", name, 0.0, 0.1, 1_000) for name in names]
     for i in range(4):
@@ -138,16 +129,13 @@ def test_gradients_of_one_size_go_back_from_the_last_parameter_to_the_first():
     assert busy / busy.sum() == pytest.approx([0.5, 0.3, 0.2])
 
 
-# Synchronization
-
-
 FREE = serial(fetch=0.0, push=0.0)
 
 
 # Theory
 
 
-def test_stragglers_are_as_frequent_and_as_slow_as_asked_for():
+def test_stragglers_have_their_rate():
     times = {"straggler_probability": 0.2, "straggler_slowdown": 3.0, "steps": 20_000}
     assert rate(profile_of(FREE), **times) == pytest.approx(1 / (0.5 * 1.4), rel=0.02)
     unequal = rate(profile_of(FREE), 2, slowdown=[1.0, 2.0], **times | {"steps": 10_000})
@@ -160,7 +148,7 @@ def test_stragglers_are_as_frequent_and_as_slow_as_asked_for():
      ([serial()], {"unfairness": 0.4}),
      ([serial()], {"straggler_probability": 0.2, "straggler_slowdown": 2.0}), ([serial()], {"in_phase": False})],
 )  # fmt: skip
-def test_what_is_drawn_follows_the_seed_alone(steps, settings):
+def test_draws_follow_the_seed(steps, settings):
     def times(seed):
         run = simulate_operations(profile_of(*steps), workers=3, seed=seed, **{"in_phase": True, **IDEAL, **settings})
         return run.times.tolist()
@@ -176,19 +164,14 @@ def test_what_is_drawn_follows_the_seed_alone(steps, settings):
     buffer=st.sampled_from([0.003, 0.03]),
     seed=st.integers(0, 100),
 )
-def test_on_any_network_no_link_carries_more_than_it_can(operations, workers, transfer_order, told, buffer, seed):
+def test_links_never_exceed_their_rate(operations, workers, transfer_order, told, buffer, seed):
     profile = profile_of(operations, servers=2)
     network = (
         {"loaded_trip": 0.0, "unfairness": 0.4} if told == "none" else {"congestion_control": told, "buffer": buffer}
     )
     settings = {
-        "transfer_order": transfer_order,
-        "seed": seed,
-        "steps": 12,
-        "trace_steps": 12,
-        "links": LINKS,
-        **network,
-    }
+        "transfer_order": transfer_order, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network,
+    }  # fmt: skip
     run = simulate_operations(profile, workers=workers, **settings)
     assert all(share <= 1 + 1e-6 for name, share in run.utilization.items() if name != "compute")
     order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))

@@ -36,27 +36,24 @@ def profile_in(steps=SHARED, *, hosts=None, **cluster):
     return msgspec.structs.replace(profile_of(steps), source=source, cluster=qm.Cluster(**cluster))
 
 
-@pytest.mark.parametrize(
-    ("profiled", "asked", "name", "means"),
-    [
-        ({}, {}, "loss-based (assumed)", CUBIC),
-        ({"buffer": 0.03}, {}, "loss-based (assumed)", CUBIC | {"loaded_trip": 0.03}),
-        ({"congestion_control": "cubic", "buffer": 0.03}, {}, "cubic", CUBIC | {"loaded_trip": 0.03}),
-        ({"congestion_control": "reno"}, {}, "reno", RENO),
-        ({"congestion_control": "reno"}, {"congestion_control": "bbr"}, "bbr", BBR),
-        ({"congestion_control": "bbr"}, {"unfairness": 0.1}, "bbr", BBR | {"unfairness": 0.1}),
-        ({"congestion_control": "bbr"}, {"congestion_control": "unknown"}, "loss-based (assumed)", CUBIC),
-        ({"congestion_control": "bbr", "buffer": 0.03}, {"buffer": 0.0}, "bbr", FAIR),  # queues of their own
-        ({"congestion_control": "cubic", "buffer": 0.0}, {}, "cubic", FAIR),
-        ({"congestion_control": "cubic", "buffer": 0.0}, {"unfairness": 0.4}, "cubic", AT_ONCE),
-        ({"congestion_control": "bbr"}, {"loaded_trip": 0.02}, None, BBR | {"loaded_trip": 0.02}),
-        ({"congestion_control": "bbr"}, {"loaded_trip": 0.0}, None, AT_ONCE),
-        ({"congestion_control": "bbr", "hosts": HERE}, {}, "loopback", AT_ONCE),
-        ({"hosts": HERE}, {"congestion_control": "bbr"}, "bbr", BBR),
-        ({"congestion_control": "bbr", "hosts": HERE, "bandwidth": 1e7}, {}, "bbr", BBR),  # shaped
-    ],
-)
-def test_the_kind_follows_from_what_is_known(profiled, asked, name, means):
+@pytest.mark.parametrize(("profiled", "asked", "name", "means"), [
+    ({}, {}, "loss-based (assumed)", CUBIC),
+    ({"buffer": 0.03}, {}, "loss-based (assumed)", CUBIC | {"loaded_trip": 0.03}),
+    ({"congestion_control": "cubic", "buffer": 0.03}, {}, "cubic", CUBIC | {"loaded_trip": 0.03}),
+    ({"congestion_control": "reno"}, {}, "reno", RENO),
+    ({"congestion_control": "reno"}, {"congestion_control": "bbr"}, "bbr", BBR),
+    ({"congestion_control": "bbr"}, {"unfairness": 0.1}, "bbr", BBR | {"unfairness": 0.1}),
+    ({"congestion_control": "bbr"}, {"congestion_control": "unknown"}, "loss-based (assumed)", CUBIC),
+    ({"congestion_control": "bbr", "buffer": 0.03}, {"buffer": 0.0}, "bbr", FAIR),  # queues of their own
+    ({"congestion_control": "cubic", "buffer": 0.0}, {}, "cubic", FAIR),
+    ({"congestion_control": "cubic", "buffer": 0.0}, {"unfairness": 0.4}, "cubic", AT_ONCE),
+    ({"congestion_control": "bbr"}, {"loaded_trip": 0.02}, None, BBR | {"loaded_trip": 0.02}),
+    ({"congestion_control": "bbr"}, {"loaded_trip": 0.0}, None, AT_ONCE),
+    ({"congestion_control": "bbr", "hosts": HERE}, {}, "loopback", AT_ONCE),
+    ({"hosts": HERE}, {"congestion_control": "bbr"}, "bbr", BBR),
+    ({"congestion_control": "bbr", "hosts": HERE, "bandwidth": 1e7}, {}, "bbr", BBR),  # shaped
+])  # fmt: skip
+def test_network_kind_by_known_facts(profiled, asked, name, means):
     alike = {"workers": 4, "links": LINKS, "steps": 50}
     run, same = (
         simulate_operations(profile_in(**profiled), **asked, **alike),
@@ -69,7 +66,7 @@ def test_the_kind_follows_from_what_is_known(profiled, asked, name, means):
             assert not np.array_equal(run.times, simulate_operations(profile_in(), **other, **alike).times)
 
 
-def test_windows_and_sharing_at_once_are_averaged_but_at_barriers():
+def test_both_sharing_kinds_are_averaged():
     profile, alike = profile_in(congestion_control="cubic", buffer=0.025), {"workers": 4, "links": LINKS}
     for way, told in (("async-ps", [{}, {"loaded_trip": 0.0}]), ("sync-ps", [{}, {}])):
         (runs,) = trace_runs(profile, replications=4, steps=3200, synchronization=way, **alike | {"workers": [4]})
@@ -79,7 +76,7 @@ def test_windows_and_sharing_at_once_are_averaged_but_at_barriers():
             assert run.throughput == one.throughput
 
 
-def test_unknown_is_the_likeliest_with_an_interval_over_all():
+def test_unknown_network_is_a_mixture():
     unknown, cubic, bbr = (
         trace_curve(profile_in(**told), buffer=0.05, **RUNS)
         for told in ({}, {"congestion_control": "cubic"}, {"congestion_control": "bbr"})
@@ -96,7 +93,7 @@ def test_unknown_is_the_likeliest_with_an_interval_over_all():
 
 
 @pytest.mark.parametrize("told", [{"congestion_control": "bbr"}, {"buffer": 0.0}])
-def test_what_a_number_already_says_is_not_told_again(told):
+def test_redundant_network_facts_are_refused(told):
     for run in (simulate_operations, trace_throughput):
         with pytest.raises(qm.ModelError, match=r"simulate: loaded_trip replaces .* give it or them, got 0.01"):
             run(profile_in(), workers=2, loaded_trip=0.01, **told)
@@ -106,13 +103,13 @@ def test_what_a_number_already_says_is_not_told_again(told):
 
 
 @pytest.mark.parametrize("network", [CUBIC | {"loaded_trip": 0.025}, AT_ONCE, BBR | {"loaded_trip": 9.0}])
-def test_one_worker_has_its_links_to_itself(network):
+def test_one_worker_has_its_links(network):
     assert simulate_operations(profile_of(SHARED), workers=1, links=LINKS, **network).throughput == pytest.approx(
         1.0, rel=0.01
     )
 
 
-def test_bbr_leaves_links_idle_and_one_worker_notices_silences_only():
+def test_bbr_leaves_links_idle():
     profile, long = profile_in(congestion_control="bbr"), RUNS | {"steps": 4000}
     short, wide = (trace_throughput(profile, buffer=wait, **long)[0, 0] for wait in (0.003, 0.05))
     at_once, fair = (trace_throughput(profile, **told, **long)[0, 0] for told in (AT_ONCE, FAIR))
@@ -123,7 +120,7 @@ def test_bbr_leaves_links_idle_and_one_worker_notices_silences_only():
     assert alone == pytest.approx(1 / (1 + 0.8 * often * (TIMEOUT + 0.05) / 0.9), rel=4e-3)
 
 
-def test_several_servers_wait_for_each_others_timeouts_on_one_workers_link():
+def test_servers_wait_for_timeouts():
     operations = [
         Operation("fetch", "a", 0.0, 1.0, 500_000),
         Operation("fetch", "b", 0.0, 1.0, 500_000, server=1),
@@ -157,7 +154,7 @@ def ends(tcp, buffer, flows, *, way="fetch", size=3_000_000, rounds=30):
     [("cubic", 12, 2, 0.05), ("cubic", 12, 4, 0.06), ("cubic", 25, 8, 0.08), ("reno", 4, 4, 0.08),
      ("bbr", 12, 2, 0.07), ("bbr", 12, 4, 0.06), ("bbr", 12, 8, 0.07)],
 )  # fmt: skip
-def test_flows_of_one_sender_end_as_plain_ones_did(tcp, buffer, flows, within):
+def test_simultaneous_flows_end_as_measured(tcp, buffer, flows, within):
     (measured,) = [
         row["took"]
         for row in TOGETHER
@@ -170,7 +167,7 @@ def test_flows_of_one_sender_end_as_plain_ones_did(tcp, buffer, flows, within):
     assert np.abs(fair).max() > within or flows == 2
 
 
-def test_flows_of_many_senders_are_less_alike():
+def test_flows_of_many_senders_differ_more():
     fetches, pushes = (ends("cubic", 0.012, 4, way=way) for way in ("fetch", "push"))
     assert np.ptp(pushes) > 1.5 * np.ptp(fetches)
 
@@ -200,7 +197,7 @@ def taken_over(tcp, mbit, buffer, way, against):
 
 @pytest.mark.parametrize("network", [("cubic", 60, 25), ("cubic", 60, 10), ("cubic", 150, 10), ("reno", 60, 10),
                                      ("reno", 60, 25), ("bbr", 60, 10), ("bbr", 20, 10), ("bbr", 150, 10)])  # fmt: skip
-def test_flows_take_over_from_each_other_as_plain_ones_did(network):
+def test_successive_flows_take_over_as_measured(network):
     names, off, ideal = ("congestion_control", "mbit", "buffer_ms", "way", "against"), [], []
     for case in [(*network, way, n) for way, n in (("fetch", 0), ("fetch", 1), ("fetch", 2), ("push", 0), ("push", 2))]:
         (used,) = [row["used"] for row in TAKEOVER if tuple(map(row.get, names)) == case]
@@ -208,6 +205,3 @@ def test_flows_take_over_from_each_other_as_plain_ones_did(network):
         off.append(taken_over(*case) / took - 1)
         ideal.append(1.12 / took - 1)  # all of the link all the time
     assert np.sqrt(np.square(off).mean()) < min(0.09, 0.9 * np.sqrt(np.square(ideal).mean()))
-
-
-# How long it takes

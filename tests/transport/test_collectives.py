@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel import transport as qc
-from tests.oracles.schedules import direct, execute, part, routes, schedule
+from tests.oracles.schedules import direct, execute, part, schedule
 
 LINK = qc.Link(1e9, latency=20e-6, reduction_time=2e-10)
 EXCHANGES = [qc.Ring(), qc.RecursiveDoubling(), qc.HalvingDoubling()]
@@ -47,7 +47,7 @@ def test_schedule_sums_with_stated_traffic(algorithm, nodes):
         assert algorithm.time(1e8, 1, LINK) == 0
 
 
-def test_nccl_has_a_trees_latency_and_a_rings_bytes():
+def test_nccl_tree_latency_ring_bytes():
     law, ring = qc.NCCL(), qc.Ring()
     assert [law.time(0.0, n, LINK) / LINK.latency for n in (1, 2, 8, 64)] == pytest.approx([0, 3, 7, 13])
     without = qc.Link(1e9, reduction_time=2e-10)
@@ -93,14 +93,14 @@ def test_reduce_scatter_and_all_gather(algorithm, nodes):
     assert (gather.combine(held) == summed).all()
 
 
-def test_an_all_to_all_is_exchanged_directly():
+def test_all_to_all_is_direct():
     """n - 1 rounds, in each the n-th part of the data to a node further away."""
     for n in (2, 3, 8):
         each = LINK.latency + 1e8 / n / LINK.bandwidth
         assert qc.Ring().time(1e8, n, LINK, kind="all-to-all") == pytest.approx((n - 1) * each)
 
 
-def test_gathers_of_ranks_on_nodes_cross_once_a_node():
+def test_node_gathers_cross_once():
     """(N-1)/N V/B between nodes, whatever the ranks on each; NCCL gathers by rings."""
     inside = qc.Link(1e12)
     for N, g in ((2, 8), (4, 4), (8, 2)):
@@ -216,25 +216,7 @@ def test_split_servers_balance_links(nodes, extra):
         assert qc.InRacks(qc.SplitServers(more), 4, 2.0).slowdown(4) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("oversubscription", [1.0, 3.0, 8.0, 16.0])
-@pytest.mark.parametrize(("nodes", "per"), [(8, 4), (16, 4), (12, 4), (10, 4), (8, 8)])
-@pytest.mark.parametrize("algorithm", [*EXCHANGES, qc.ParameterServers(), qc.DoubleBinaryTree(blocks=24)], ids=repr)
-def test_racks_slow_schedules_down(algorithm, nodes, per, oversubscription):
-    """Rings as exactly as without racks; others, whose messages meet otherwise on a narrow core, within 15 %."""
-    whole, link, V = schedule(algorithm, nodes), qc.Link(1e9), 1e8
-    longer = execute(whole, V, link, routes(whole, per_rack=per, oversubscription=oversubscription))
-    said = qc.InRacks(algorithm, per, oversubscription)
-    assert said.slowdown(nodes) == pytest.approx(
-        longer / execute(whole, V, link), rel=1e-6 if isinstance(algorithm, qc.Ring) else 0.15
-    )
-    assert said.time(V, nodes, link) == pytest.approx(algorithm.time(V, nodes, qc.Link(1e9 / said.slowdown(nodes))))
-    if oversubscription > per and nodes > per:
-        assert said.slowdown(nodes) > 1.5  # the control
-    if whole.nodes <= per or oversubscription == 1:
-        assert said.slowdown(nodes) == pytest.approx(1.0)
-
-
-def test_racks_stand_inside_or_outside_of_ranks_on_nodes():
+def test_racks_inside_or_outside_nodes():
     inside, V = qc.Link(1e11), 1e8
     placed, between = qc.Hierarchical(4, inside), qc.Ring().time(V, 8, qc.Link(1e9))
     for core in (
@@ -265,6 +247,5 @@ def test_racks_stand_inside_or_outside_of_ranks_on_nodes():
     (lambda: qc.MultiTree(qc.Topology(4, ((0, 1), (1, 0), (2, 3), (3, 2)))), "cannot reach"),
 ])  # fmt: skip
 def test_impossible_collectives_are_refused(make, match):
-    with pytest.raises(qm.ModelError, match=match) as caught:
+    with pytest.raises(qm.ModelError, match=match):
         make()
-    assert "\n" not in str(caught.value)

@@ -11,7 +11,7 @@ from validation.bbr_bandwidth import error, factors
 
 
 @pytest.mark.slow
-def test_the_table_has_what_the_series_show():
+def test_bbr_table_has_the_series():
     table = tomllib.loads((Path(queuemodel.__file__).parent / "models" / "rounds" / "constants.toml").read_text())
     found = factors()
     assert len(found) >= 6

@@ -41,7 +41,7 @@ def test_small_packs_have_recorded_sizes(profile):
 
 
 @pytest.mark.parametrize("measured", [AGAIN, BEFORE], ids=lambda folder: folder.name)
-def test_three_ranks_traces_tell_what_two_hide(profile, measured):
+def test_three_ranks_predict_under_bbr(profile, measured):
     """Within 8 %, in the run that was traced and in one of another day; from two ranks, the control, 10 % and more."""
     points = json.loads((measured / "measured.json").read_text())[2:]
     workers, truth = (np.array([one[key] for one in points]) for key in ("workers", "group_steps_per_s"))

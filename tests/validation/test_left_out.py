@@ -10,19 +10,16 @@ from validation.scaling import CLUSTERS, LAWS, by_law, judged
 pytestmark = pytest.mark.slow
 #: Number of jobs, largest mean error, least coverage, and how the error compares with the best one-line law.
 ROWS = {
-    CLUSTERS: (42, 0.11, 0.85, 1.0),
-    "all-reduce, published": (106, 0.115, 0.85, 1.15),
+    CLUSTERS: (42, 0.11, 0.85, 1.0), "all-reduce, published": (106, 0.115, 0.85, 1.15),
     "all-reduce, published, ranks and sparse gradients known": (106, 0.08, 0.85, 0.8),
-    "sync-ps": (33, 0.21, 0.85, 0.95),
-    "async-ps, cloud and published": (15, 0.15, 0.85, 0.75),
+    "sync-ps": (33, 0.21, 0.85, 0.95), "async-ps, cloud and published": (15, 0.15, 0.85, 0.75),
     "async-ps, testbed, bytes and links known": (18, 0.13, 0.8, 0.3),
     "sharded, to 4 times the second group": (17, 0.05, 0.85, 1.05),
     "sharded, beyond, other models of the cluster known": (9, 0.18, 0.8, 0.5),
     "sharded, from one group, other models of the cluster known": (18, 0.07, 0.85, 0.4),
-    "placements, Pollux": (6, 0.22, 0.5, 1.15),
-    "placements, Sia": (3, 0.07, 0.85, 1.1),
+    "placements, Pollux": (6, 0.22, 0.5, 1.15), "placements, Sia": (3, 0.07, 0.85, 1.1),
     "placements, Gradient-Compression": (4, 0.04, 0.9, 0.8),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("row", ROWS)

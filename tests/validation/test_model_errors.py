@@ -7,14 +7,7 @@ import pytest
 
 from queuemodel import ThroughputCurve, example_profile, predict
 from validation.intervals import interval_score
-from validation.model_errors import (
-    Errors,
-    errors_of,
-    learn,
-    learn_waiting,
-    leave_kind_out,
-    with_errors,
-)
+from validation.model_errors import Errors, errors_of, learn, learn_waiting, leave_kind_out, with_errors
 from validation.series import Comparison
 
 WORKERS = np.array([1, 2, 4, 8, 16])
@@ -50,11 +43,11 @@ def inside(ends, scale=1.0):
     return np.mean([(scale * np.log(lo) <= one.off) & (one.off <= scale * np.log(hi)) for one, lo, hi in ends])
 
 
-def test_learning_recovers_the_errors_that_made_the_data():
+def test_learning_recovers_true_errors():
     np.testing.assert_allclose(learn(made_up(np.random.default_rng(1), kinds=400)), TRUTH, rtol=0.1)
 
 
-def test_what_has_other_causes_is_not_the_models():
+def test_other_causes_are_no_model_error():
     rng = np.random.default_rng(3)
     noisy = [
         replace(one, off=one.off + 0.1 * rng.standard_normal(5), others=np.full((5, 2), 0.1))
@@ -86,7 +79,7 @@ def test_coverage_of_kinds_left_out():
     assert np.all(np.log(upper) < 0.25), "a kind must not teach its own intervals"
 
 
-def test_the_packaged_error_is_taken_out_of_a_curves_interval():
+def test_packaged_error_leaves_the_interval():
     curve = predict(example_profile("alexnet-60"), workers=[1, 2, 4, 8], method="mva")
     found = errors_of(Comparison("alexnet-60", "mva", curve.workers, 1.1 * curve.steps_per_second, curve), "bbr")
     np.testing.assert_allclose(found.off, np.log(1.1))
@@ -96,5 +89,5 @@ def test_the_packaged_error_is_taken_out_of_a_curves_interval():
 
 
 @pytest.mark.parametrize(("value", "score"), [(1.0, 0.4), (1.2, 0.4), (1.3, 0.4 + 20 * 0.1), (0.7, 0.4 + 20 * 0.1)])
-def test_the_interval_score_is_that_of_gneiting_and_raftery(value, score):
+def test_interval_score_in_closed_form(value, score):
     assert interval_score(np.array(0.8), np.array(1.2), np.array(value)) == pytest.approx(score)

@@ -18,14 +18,14 @@ def test_nccl_latency_on_many_nodes():
             assert n == 2 or off[NCCL()] < np.log(2) < np.log(3) < off[Ring()]
 
 
-def test_four_nodes_are_predicted_from_one_and_two():
+def test_two_nodes_predict_four():
     found = compare_aws()
     assert len(found) == 12
     assert np.mean([c.error for c in found]) < 0.03
     assert np.mean([c.coverage for c in found]) >= 0.9
 
 
-def test_networks_carry_less_among_more_nodes_than_recorded():
+def test_nccl_bandwidth_falls_with_nodes():
     """Not so over gloo, the control."""
     _, profile, _ = next(aws_rounds())
     for style, falls in (("nccl", True), ("gloo", False)):

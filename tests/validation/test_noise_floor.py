@@ -23,7 +23,7 @@ def renewals(rng, *, seconds, runs=600):
 
 
 @pytest.mark.parametrize("seconds", [30.0, 120.0])
-def test_windows_of_independent_steps_spread_as_renewals_do(seconds):
+def test_windows_spread_as_renewals(seconds):
     """Cox (1962): the variance of their number is that of a step over its mean, per step (a little less: cut ones)."""
     found = window_error(list(renewals(np.random.default_rng(1), seconds=seconds)), seconds)
     assert found == pytest.approx(CV * (STEP / seconds) ** 0.5, rel=0.08)

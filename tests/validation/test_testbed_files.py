@@ -77,7 +77,7 @@ def test_every_recorded_series_is_whole(folder):
 
 
 @pytest.mark.parametrize("folder", ROUNDS, ids=lambda folder: folder.name)
-def test_every_recorded_series_of_ranks_is_whole(folder):
+def test_rank_series_are_whole(folder):
     workload = read_workload(folder / "workload.json")
     assert json.loads((folder / "job.json").read_text()) == workload.job()
     rows = json.loads((folder / "measured.json").read_text())
@@ -91,7 +91,7 @@ def test_every_recorded_series_of_ranks_is_whole(folder):
 
 
 @pytest.mark.parametrize("folder", [path for path in ROUNDS if (path / "changed.json").exists()], ids=lambda f: f.name)
-def test_every_change_was_measured_with_2_and_4_ranks(folder):
+def test_changes_measured_with_two_and_four(folder):
     rows = json.loads((folder / "changed.json").read_text())
     changes = read_workload(folder / "workload.json").changes
     assert [(row["change"], row["workers"]) for row in rows] == [(one, n) for one in changes for n in (2, 4)]

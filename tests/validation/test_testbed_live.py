@@ -29,7 +29,7 @@ def need(framework):
         pytest.skip(problem)
 
 
-def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
+def test_live_measurement_of_two_workers(tmp_path):
     need("tensorflow")
     from testbed.measure import measure
 
@@ -53,7 +53,7 @@ def test_two_workers_are_measured_and_nothing_is_left(tmp_path):
     assert network.namespaces() == []
 
 
-def test_two_ranks_are_measured_round_by_round(tmp_path):
+def test_live_rounds_of_two_ranks(tmp_path):
     need("torch")
     from testbed.rounds.measure import measure
 
@@ -68,7 +68,7 @@ def test_two_ranks_are_measured_round_by_round(tmp_path):
     assert network.namespaces() == []
 
 
-def test_two_ranks_that_share_parameters_gather_and_scatter_them(tmp_path):
+def test_live_gathers_of_two_ranks(tmp_path):
     need("torch")
     from testbed.rounds.measure import measure
 

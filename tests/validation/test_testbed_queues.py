@@ -49,7 +49,7 @@ class Link:
             now += wait + 1e-9
 
 
-def test_a_link_carries_its_rate_after_its_bucket():
+def test_link_rate_after_its_bucket():
     link = Link()
     for _ in range(60):
         link.send(1.0, flow=7)

@@ -34,7 +34,7 @@ def finish(*works):
         assert work.over.wait(LIMIT)
 
 
-def test_one_stream_is_in_order_on_two_engines():
+def test_one_stream_on_two_engines():
     stream, gate = Stream(), Gate()
     first = stream.issue(Engine(), "first", gate)
     second = stream.issue(Engine(), "second", nothing)
@@ -57,7 +57,7 @@ def test_two_streams_overlap_on_two_engines():
     assert second.end <= first.end
 
 
-def test_two_streams_share_one_engine_in_the_order_of_issue():
+def test_two_streams_on_one_engine():
     engine, gate = Engine(), Gate()
     first = Stream().issue(engine, "first", gate)
     second = Stream().issue(engine, "second", nothing)
@@ -101,14 +101,14 @@ def test_stream_waits_are_transitive():
     assert last.query()
 
 
-def test_an_event_that_was_not_recorded_holds_nothing_up():
+def test_unrecorded_events_hold_nothing():
     stream = Stream()
     stream.wait_event(Event())
     stream.wait_event(None)
     finish(stream.issue(Engine(), "work", nothing))
 
 
-def test_torch_takes_the_streams_for_its_own(monkeypatch):
+def test_torch_uses_the_streams(monkeypatch):
     for name in ("Stream", "Event", "_default_cpu_stream", "_current_stream"):
         monkeypatch.setattr(torch.cpu, name, getattr(torch.cpu, name))
     install()

@@ -104,7 +104,7 @@ def test_cubic_told_as_bbr_is_wrong(profiles, groups):
 
 
 @pytest.mark.parametrize("names", [["mva"], ["trace", "unusual"]])
-def test_intervals_hold_on_kinds_of_network_left_out(groups, names):
+def test_intervals_hold_on_other_networks(groups, names):
     kinds = [kind_of(folder) for folder in [*series_folders(), *series_folders(usual=False)]]
     found = [
         errors_of(c, kind) for c, kind in zip((one for name in names for one in groups[name]), kinds, strict=False)

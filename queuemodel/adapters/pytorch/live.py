@@ -15,7 +15,7 @@ from ...base.errors import ProfilingError
 from ...profile.profile import Profile
 from ..live import RanksBackend, Run
 from ..processes import Say, blaming, imported, own_addresses, split_address
-from .injected import FILE, profiler
+from .injected import TRACE_NAME, profiler
 from .traces import read_pytorch
 
 
@@ -52,7 +52,7 @@ def train_rank(settings: dict[str, Any], say: Say) -> None:
     host, port = split_address(settings["master"], where="master")
     if rank == 0:  # the others wait meanwhile, so that they take no time from this one
         module, train = _build(settings["model"], say)
-        batch_size = _record(module, train, traces / "trace_n1" / FILE.format(0), settings, say)
+        batch_size = _record(module, train, traces / "trace_n1" / TRACE_NAME.format(0), settings, say)
         without = {parameter.grad is None for parameter in module.parameters() if parameter.requires_grad}
         unused = len(without) > 1  # steps leave some without gradients: DistributedDataParallel must know
         say(job={"batch_size": batch_size, "framework_version": str(torch.__version__)})
@@ -66,7 +66,7 @@ def train_rank(settings: dict[str, Any], say: Say) -> None:
         own_store = distributed.PrefixStore(str(ranks), store)
         distributed.init_process_group("gloo", store=own_store, rank=rank, world_size=ranks, timeout=_left(settings))
         wrap = partial(torch.nn.parallel.DistributedDataParallel, module, find_unused_parameters=unused)
-        _record(wrap(), train, traces / f"trace_n{ranks}" / FILE.format(rank), settings, say)
+        _record(wrap(), train, traces / f"trace_n{ranks}" / TRACE_NAME.format(rank), settings, say)
         if settings["noise_steps"] and ranks == settings["ranks"]:
             say(gradient_norms=_gradient_norms(wrap(), partial(train, kind="noise"), settings["noise_steps"]))
         distributed.barrier()  # none leaves before all have recorded

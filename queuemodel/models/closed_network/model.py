@@ -400,7 +400,7 @@ class ClosedNetworkModel(Model):
         return self.scenario.bandwidth or self.fitted.recorded.bandwidth
 
     def caption(self) -> str:
-        """Which job, on how many servers, and what the fit does not determine."""
+        """Job, number of servers, and unidentified parameters."""
         servers = f"{counted(self.servers.count, 'parameter server')}, form {self.servers.form!r}"
         return "; ".join(filter(None, [f"{self.job.name or 'job'} with {servers}", self.note]))
 

@@ -36,7 +36,7 @@ from .times import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedRounds(FittedRanks):
-    """What recorded rounds determine of a data-parallel job."""
+    """A data-parallel job's parameters from recorded rounds."""
 
     ready: np.ndarray  # (m, b): When one rank of the typical pace had each bucket (s), m times
     bucket_bytes: np.ndarray  # (b,)
@@ -55,7 +55,7 @@ class FittedRounds(FittedRanks):
     loading: tuple[np.ndarray, ...] = ()
 
     def link_at(self, ranks: int) -> NodeLink:
-        """See `FittedRanks`: what the largest recorded group that is no larger showed.
+        """See `FittedRanks`: the link of the largest recorded group that is no larger.
 
         How well messages fill a link depends on how many ranks wait for each other, so that each number has its own.
         """

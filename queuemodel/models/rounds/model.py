@@ -82,7 +82,7 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 
 
 #: Notes on data-parallel rounds.
-NOTES: NoteRows = (
+ALL_REDUCE_NOTES: NoteRows = (
     *RECORDED_NOTES,
     (lambda m: len(m.fitted.computed) < FEW_ROUNDS and not m.fitted.unrecorded,
      "{m.fitted.computed.size} recorded rounds per rank hardly determine the delay of stragglers", "other"),
@@ -114,7 +114,7 @@ class AllReduceModel(RoundModel):
     fitted: FittedRounds
     changes = (*of_group("rounds"), "bandwidth", "other_traffic", "accelerator_speed", "worker_speeds", "batch_size")
     kind = "of all-reduce"
-    note_rows = NOTES
+    note_rows = ALL_REDUCE_NOTES
     places: ClassVar[tuple[str, ...]] = ("network", "latency", "stragglers")
 
     def link_at(self, ranks: int) -> NodeLink:
@@ -199,7 +199,7 @@ class AllReduceModel(RoundModel):
         return self.scenario.batches_ahead or BATCHES_AHEAD
 
     def tensors(self, steps: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes (p,) of what the scheme is given, and rows (m, p + 2) of one rank, as `Scheme.time` gets them.
+        """Bytes (p,) of the scheme's tensors, and rows (m, p + 2) of one rank, for `Scheme.time`.
 
         The gradients are those of the last of the steps.
         """
@@ -362,7 +362,7 @@ class AllReduceModel(RoundModel):
         return DrawnRounds(["all-reduce"] * len(sizes), sizes, rows[..., 1:-1], sent, computing, times, waits)
 
     def check(self) -> None:
-        """See `Model`: refuse what the profile does not determine, and what does not fit together."""
+        """See `Model`: refuse changes that the profile does not determine or that contradict each other."""
         _ = self.scheme, self.collective
 
     @property
@@ -391,7 +391,7 @@ class AllReduceModel(RoundModel):
         return (*super()._parameters, core)
 
     def caption(self) -> str:
-        """Job, buckets, and what the fit does not determine."""
+        """Job, buckets, and unidentified parameters."""
         sizes = self.scheme.units(self._tensors[0])
         at_once = f", {self.scheme.at_once} at once" if isinstance(self.scheme, Buckets) else ""
         buckets = f"{counted(len(sizes), 'bucket')}{at_once}"

@@ -134,7 +134,7 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Gradients are cut into slices, and what the next forward pass needs first overtakes the rest.
+    """Gradients are cut into slices, sent in the order in which the next forward pass needs them.
 
     As P3 (Jayarajan et al., MLSys 2019) and ByteScheduler (Peng et al., SOSP 2019) do. The next forward pass goes
     through a layer as soon as its gradient is reduced; gradients are taken to be ready from the last layer to the

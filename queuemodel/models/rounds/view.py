@@ -50,7 +50,7 @@ class RankRound(NamedTuple):
 
 
 def plot_round(one: Round | RankRound, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """Draw one rank's round: what it computed (grey), and collectives waiting (light) and on the network (solid).
+    """Draw one rank's round: computation (grey), and collectives waiting (light) and on the network (solid).
 
     A round of all-reduces has a row for each bucket, which is computed from when the one before it was ready. Other
     rounds have a row for computation and for each kind of collective. A collective waits for slower ranks, and for
@@ -190,7 +190,7 @@ class SimulatedRounds(Result):
         return self.throughput * float(np.exp(-z * error)), self.throughput * float(np.exp(z * error))
 
     def round(self, number: int = 0, *, rank: int = 0) -> RankRound:
-        """What one rank saw of one round; pieces that travel together are one bucket.
+        """One round of one rank; pieces that travel together are one bucket.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class SimulatedRounds(Result):
         ]
 
     def caption(self) -> str:
-        """How many rounds, and what the interval covers."""
+        """Number of rounds, and the errors in the interval."""
         sampling = f"intervals of {percent(self.confidence)} for sampling"
         return f"{len(self.times)} simulated rounds, seed {self.seed}; {sampling}"
 

@@ -208,13 +208,13 @@ class ScalingModel(Model):
         )
 
     def caption(self) -> str:
-        """The measurements, and what the fit does not determine."""
+        """The measurements, and unidentified parameters."""
         measured = f"{self.strategy}, {counted(len(self.table.measured), 'measurement')} on at most "
         return "; ".join(filter(None, [self.assumption, measured + counted(self._nodes, "node"), self.note]))
 
     @property
     def base(self) -> Measurement:
-        """The smallest measured group: what speedup and efficiency relate to."""
+        """The smallest measured group, the base of speedup and efficiency."""
         return self.table.groups[0][0]
 
     def draws(self, sizes: Sizes) -> np.ndarray:

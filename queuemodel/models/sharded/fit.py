@@ -88,7 +88,7 @@ class RecordedRounds:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedShards(FittedRanks):
-    """What recorded rounds determine of a sharded job."""
+    """A sharded job's parameters from recorded rounds."""
 
     run: RecordedRounds  # Of the most ranks
     rows: np.ndarray  # (m, computations): Seconds of one rank of the typical pace

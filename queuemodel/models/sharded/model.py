@@ -85,7 +85,7 @@ class Drawn:
 
 
 #: Notes on sharded rounds.
-NOTES: NoteRows = (
+SHARDED_NOTES: NoteRows = (
     *RECORDED_NOTES,
     (lambda m: m.fitted.ranks == 2 and m.fitted.library.single and m.fitted.congestion_control == "unknown",
      "two ranks send both ways over one connection: specify congestion control (--congestion-control), or record three "
@@ -109,7 +109,7 @@ class ShardedModel(RoundModel):
         "inside_bandwidth", "shard_group", "reshard", "prefetch", "accumulation", "gradient_precision", "worker_speeds",
     )  # fmt: skip
     kind = "of sharded training"
-    note_rows = NOTES
+    note_rows = SHARDED_NOTES
     places: ClassVar[tuple[str, ...]] = ("gathers", "reductions", "stragglers")
 
     @property
@@ -127,7 +127,7 @@ class ShardedModel(RoundModel):
         return len(without_resharding(self.fitted.run.steps)) < len(self.fitted.run.steps)
 
     def check(self) -> None:
-        """See `Model`: refuse what the profile does not determine."""
+        """See `Model`: refuse changes that the profile does not determine."""
         wanted, recorded = self.scenario, self.fitted.run.placement
         if self.steps_per_round > MOST_ACCUMULATED:
             raise ModelError(f"accumulation must be at most {MOST_ACCUMULATED} steps of sharded training")
@@ -170,7 +170,7 @@ class ShardedModel(RoundModel):
         return self.fitted.run.placement.shards if wanted is None else wanted
 
     def placement(self, ranks: int) -> RankPlacement:
-        """Where so many ranks are."""
+        """The placement of n ranks on nodes."""
         wanted, recorded = self.scenario, self.fitted.run.placement
         inside = None if wanted.inside_bandwidth is None else Link(wanted.inside_bandwidth)
         return replace(
@@ -190,7 +190,7 @@ class ShardedModel(RoundModel):
         return float(np.hypot(pair, self.bandwidth_extrapolation_error(ranks)))
 
     def drawn(self, ranks: int, seed: int, samples: int | None = None) -> Drawn:
-        """Rounds of so many ranks, fewer of many unless given: their slowest varies little."""
+        """Rounds of n ranks, fewer for many ranks unless given: their slowest varies little."""
         placement = self.placement(ranks)
         n, k = placement.padded, self.steps_per_round
         samples = samples or min(MAX_SAMPLES, max(MIN_SAMPLES, DRAWN_RANKS // (n * k)))
@@ -285,7 +285,7 @@ class ShardedModel(RoundModel):
 
     @cached_property
     def knee(self) -> np.ndarray:
-        """Nodes (B,) on which 10 % of the rate per rank is lost, of draws of what the fit leaves open (`knee_of`)."""
+        """Nodes (B,) on which 10 % of the rate per rank is lost, for each draw of the parameters (`knee_of`)."""
         most = max(min(len(self.scenario.worker_speeds or ()) or KNEE_RANKS, KNEE_RANKS) // self._ranks_per_node, 1)
         nodes = np.unique(np.geomspace(1, most, KNEE_POINTS).round().astype(int))
         ranks = nodes * self._ranks_per_node
@@ -303,7 +303,7 @@ class ShardedModel(RoundModel):
         return percent(abs(self.fitted.missed))
 
     def caption(self) -> str:
-        """Job, collectives, and what the fit does not determine."""
+        """Job, collectives, and unidentified parameters."""
         kinds = [one.task.kind for one in self.steps]
         each = ", ".join(counted(kinds.count(kind), kind) for kind in ("all-gather", *REDUCTIONS) if kind in kinds)
         size, shards = self.job.parameter_bytes / 1e6, self._shards

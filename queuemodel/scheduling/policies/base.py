@@ -54,12 +54,12 @@ class ActiveJobs:
         return self.tables.derived(function, *args)[self.row]
 
     def speed(self, nodes: np.ndarray) -> np.ndarray:
-        """Steps per second of each job on so many whole nodes."""
+        """Steps per second of each job on n whole nodes."""
         return self.tables.speeds[self.row, nodes]
 
 
 class Policy(abc.ABC):
-    """Decides how many nodes each job gets; a pure function of what it is shown.
+    """Decides how many nodes each job gets; a pure function of its arguments.
 
     A new policy is a frozen dataclass with `grants`, called at every arrival, end and failure, and at `review` times.
     """

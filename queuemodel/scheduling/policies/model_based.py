@@ -98,7 +98,7 @@ _ORDERS = ("arrival", "shortest", "gain")
 
 @dataclass(frozen=True)
 class ModelBased(SizeAware):
-    """Jobs in an order, each granted as many nodes as its predicted curve justifies."""
+    """Jobs in an order, each granted the number of nodes that its predicted curve justifies."""
 
     order: str = "shortest"  #: Remaining time on the granted nodes; "arrival"; "gain": speed per step left and node.
     #: Nodes that keep the efficiency X(n) / (n X(1)) or the "marginal" speedup above the threshold, or all "useful".

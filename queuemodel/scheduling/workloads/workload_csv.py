@@ -27,7 +27,7 @@ OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "en
 def read_workload(
     path: str | os.PathLike[str], *, nodes: int | None = None, predicted: Predicted | None = None
 ) -> Workload:
-    """Read a workload; with ``nodes``, for a cluster of so many: a job that needs more is refused with its row.
+    """Read a workload; with ``nodes``, for a cluster of n nodes: a job that needs more is refused with its row.
 
     Columns ``name``, ``arrival_time`` (seconds, not falling), ``speeds`` and either ``steps`` or ``epochs``,
     ``dataset_size`` and ``batch_size``; optional ``least_nodes``, ``most_nodes``, ``requested_nodes``, ``kind`` and

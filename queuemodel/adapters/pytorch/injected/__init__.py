@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from .sitecustomize import FILE, SETTINGS, profiler, record_steps
+from .sitecustomize import RECORD_ENV, TRACE_NAME, profiler, record_steps
 
 INJECTED = Path(__file__).parent
 
-__all__ = ["FILE", "INJECTED", "SETTINGS", "profiler", "record_steps"]
+__all__ = ["INJECTED", "RECORD_ENV", "TRACE_NAME", "profiler", "record_steps"]

@@ -15,8 +15,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-FILE = "rank{}.pt.trace.json.gz"
-SETTINGS = "QUEUEMODEL_RECORD"  # environment: arguments of `record_steps` as JSON
+TRACE_NAME = "rank{}.pt.trace.json.gz"
+RECORD_ENV = "QUEUEMODEL_RECORD"  # environment: arguments of `record_steps` as JSON
 
 
 def profiler(path: Path, *, steps: int, warmup: int) -> Any:
@@ -68,7 +68,7 @@ class _Recorder:
             together = distributed.is_available() and distributed.is_initialized()
             rank = distributed.get_rank() if together else int(os.environ.get("RANK", 0))
             self.optimizer = optimizer
-            self.profiler = profiler(self.folder / FILE.format(rank), steps=self.steps, warmup=self.warmup)
+            self.profiler = profiler(self.folder / TRACE_NAME.format(rank), steps=self.steps, warmup=self.warmup)
             self.profiler.start()
             atexit.register(self.stop)  # a job that ends early leaves the steps that it has
         elif optimizer is self.optimizer:
@@ -102,7 +102,7 @@ class _AfterTorch:
 
             def load_and_record(module: Any) -> None:
                 load(module)
-                record_steps(**json.loads(os.environ[SETTINGS]))
+                record_steps(**json.loads(os.environ[RECORD_ENV]))
 
             spec.loader.exec_module = load_and_record  # type: ignore[method-assign]
         return spec
@@ -117,5 +117,5 @@ def _start() -> None:
     sys.meta_path.insert(0, _AfterTorch())
 
 
-if __name__ == "sitecustomize" and SETTINGS in os.environ:
+if __name__ == "sitecustomize" and RECORD_ENV in os.environ:
     _start()
