@@ -39,8 +39,8 @@ FORMAT, FORMAT_VERSION = "queuemodel-curve", 1
 class ThroughputCurve(Result):
     """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
-    ``curve[8]`` is that of 8 workers with its interval, ``curve / other`` the ratio to another curve. Of synchronous
-    jobs `iterations_per_second` and `examples_per_second` are what their frameworks count.
+    ``curve[8]`` is that of 8 workers with its interval, ``curve / other`` the ratio to another curve. Jobs that train
+    in rounds (`in_rounds`) count iterations, on servers or without; asynchronous ones count steps of all workers.
 
     Attributes
     ----------
@@ -59,6 +59,8 @@ class ThroughputCurve(Result):
         Work per step, in ``unit``.
     unit : str
         Of the work: ``"examples"``, ``"tokens"``, ...; "" where no batch size is known, so that it is steps.
+    sequence_length : int or None
+        Tokens of an example, where they are counted beside.
     parameter_servers : int
     workers_per_node : int
         Workers that share a machine.
@@ -103,6 +105,7 @@ class ThroughputCurve(Result):
     base_workers: int = 1
     batch_size: int = 1
     unit: str = "examples"
+    sequence_length: int | None = None
     parameter_servers: int = 1
     workers_per_node: int = 1
     dataset_size: int | None = None
@@ -137,21 +140,20 @@ class ThroughputCurve(Result):
         return self.steps_per_second * self.batch_size
 
     @property
+    def work(self) -> dict[str, int]:
+        """Work of a step by its units: ``unit`` and, of examples of known length, tokens; none where it is unknown."""
+        tokens = {"tokens": self.batch_size * self.sequence_length} if self.sequence_length else {}
+        return ({self.unit: self.batch_size} | tokens) if self.unit else {}
+
+    @property
     def iterations_per_second(self) -> np.ndarray:
         """Synchronous steps of the whole group, or updates of several steps; NaN for workers on their own."""
-        if len(self.steps_per_round):
-            return self.steps_per_second / self.steps_per_round
-        return self.steps_per_second / self.workers if self.synchronous else np.full(len(self.workers), np.nan)
+        return self.steps_per_second / self._steps_in_one if self.in_rounds else np.full(len(self.workers), np.nan)
 
     @property
     def in_rounds(self) -> bool:
-        """Whether `iterations_per_second` means anything."""
+        """Whether the job trains in iterations of several workers' steps: what is counted, then, on any machines."""
         return self.synchronous or len(self.steps_per_round) > 0
-
-    @property
-    def of_ranks(self) -> bool:
-        """Whether workers are ranks, which make each step together without parameter servers."""
-        return self.synchronous and self.parameter_servers == 0
 
     def __eq__(self, other: object) -> bool:
         """Whether all is equal but for the model."""
@@ -163,9 +165,9 @@ class ThroughputCurve(Result):
     __iter__ = None  # not by numbers of workers from 0 on
 
     def __getitem__(self, workers: int) -> Estimate:
-        """Iterations per second of ranks, or else steps of all workers, at one of `workers`, with the interval."""
-        index, per = self._index_of(workers), float(self._steps_in_one(workers))
-        value, lower, upper = (float(x[index]) / per for x in (self.steps_per_second, self.lower, self.upper))
+        """Iterations per second, or else steps of all workers, at one of `workers`, with the interval."""
+        at, rates = self._index_of(workers), (self.steps_per_second, self.lower, self.upper)
+        value, lower, upper = (float((x / self._steps_in_one)[at]) for x in rates)
         return Estimate(value, lower, upper, f"{self._counts}/s", self.confidence)
 
     def __truediv__(self, other: ThroughputCurve) -> Ratio:
@@ -174,13 +176,14 @@ class ThroughputCurve(Result):
 
     @property
     def _counts(self) -> str:
-        """What rows, texts and figures count per second: iterations of ranks, else steps of all workers."""
-        return "iterations" if self.of_ranks else "steps"
+        """What rows, texts and figures count per second: iterations, else steps of all workers."""
+        return "iterations" if self.in_rounds else "steps"
 
-    def _steps_in_one(self, workers: Any) -> np.ndarray:
-        """Steps (n,) of all of so many workers (n,) in one of what the curve `_counts`."""
-        each = self.steps_per_second[0] / self.iterations_per_second[0] / self.workers[0] if self.of_ranks else 0.0
-        return np.multiply(workers, each) if each else np.ones(np.shape(workers))
+    @property
+    def _steps_in_one(self) -> np.ndarray:
+        """Steps of all workers (n,) in one of what the curve `_counts`."""
+        each = self.steps_per_round if len(self.steps_per_round) else self.workers
+        return each if self.in_rounds else np.ones(len(self.workers))
 
     @property
     def base(self) -> str:
@@ -246,19 +249,17 @@ class ThroughputCurve(Result):
         return replace(self, **scaled, model=None)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per number of workers, in steps of all of them per second; of ranks in iterations per second."""
-        per, several = self._steps_in_one(self.workers), self.of_ranks and self.workers_per_node > 1
+        """One row per number of workers: iterations per second, or else steps of all of them."""
+        per, several = self._steps_in_one, self.workers_per_node > 1
         columns = {"nodes": self.nodes, "gpus": self.workers} if several else {"workers": self.workers}
         columns[f"{self._counts}_per_second"] = self.steps_per_second / per
-        if self.in_rounds:
-            columns["iterations_per_second"] = self.iterations_per_second
         columns |= {"lower": self.lower / per, "upper": self.upper / per}
-        if self.unit:
-            columns[f"{self.unit}_per_second"] = self.examples_per_second
+        columns |= {f"{unit}_per_second": self.steps_per_second * amount for unit, amount in self.work.items()}
         columns |= {"speedup": self.speedup, "efficiency": self.efficiency}
         if self.measured:
-            rates = {n: x / float(self._steps_in_one(n)) for n, x in self.measured}
-            columns["measured"] = np.array([rates.get(n) for n in self.workers.tolist()], dtype=object)
+            measured = dict(self.measured)
+            found = [measured[n] / one if n in measured else None for n, one in zip(self.workers, per, strict=True)]
+            columns["measured"] = np.array(found, dtype=object)
         utilization = zip(self.stations, self.utilization.T, strict=True)
         return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
 
@@ -271,7 +272,7 @@ class ThroughputCurve(Result):
 
     def _units(self) -> dict[str, str]:
         rate = f"{self._counts}/s"
-        rates = {f"{name}_per_second": f"{name}/s" for name in ("steps", "iterations", self.unit)}
+        rates = {f"{name}_per_second": f"{name}/s" for name in ("steps", "iterations", *self.work)}
         return rates | dict.fromkeys(("lower", "upper", "measured"), rate)
 
     def to_dict(self) -> dict[str, Any]:
@@ -281,12 +282,19 @@ class ThroughputCurve(Result):
             "version": FORMAT_VERSION,
             "method": self.method,
             "workers": self.workers.tolist(),
+            **{
+                f"iterations_per_second{end}": (x / self._steps_in_one).tolist() for end, x in
+                (("", self.steps_per_second), ("_low", self.lower), ("_high", self.upper)) if self.in_rounds
+            },
             "steps_per_second": self.steps_per_second.tolist(),
-            **({"iterations_per_second": self.iterations_per_second.tolist()} if self.in_rounds else {}),
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
             "confidence": self.confidence,
             **({"examples_per_second": self.examples_per_second.tolist()} if self.unit else {}),
+            **({
+                "sequence_length": self.sequence_length,
+                "tokens_per_second": (self.examples_per_second * self.sequence_length).tolist(),
+            } if self.sequence_length else {}),
             "speedup": self.speedup.tolist(),
             "efficiency": self.efficiency.tolist(),
             **{

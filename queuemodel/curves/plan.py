@@ -237,14 +237,15 @@ def _work(curve: ThroughputCurve, given: Mapping[str, float], size: int | None) 
     if name == "steps":
         each = curve.steps_per_round if len(curve.steps_per_round) else curve.workers
         return amount, 1 / each, f"{amount:,.0f} {'iterations' if curve.in_rounds else 'steps of each worker'}"
-    if name in given and not curve.unit:
+    if name in given and not curve.work:
         raise ModelError(
             f"plan: {name} needs batch_size, which the curve lacks; give it to predict, or give steps here"
         )
-    if name != "epochs" and (name == "tokens") != (curve.unit == "tokens"):
+    unit = "tokens" if name == "tokens" else curve.unit
+    if name != "epochs" and (unit not in curve.work or (name == "examples" and unit == "tokens")):
         other = "tokens" if name == "examples" else "examples"
         raise ModelError(f"plan: the curve counts {curve.unit}, not {name}; give {other} or steps")
-    return amount, curve.batch_size, "" if math.isnan(amount) else f"{amount:,.0f} {curve.unit}"
+    return amount, curve.work.get(unit, 1), "" if math.isnan(amount) else f"{amount:,.0f} {unit}"
 
 
 def in_whole_nodes(curve: ThroughputCurve) -> ThroughputCurve:

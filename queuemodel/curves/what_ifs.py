@@ -161,13 +161,13 @@ def _packed(rows: Sequence[np.ndarray]) -> str:
 def shown(curve: Curve) -> dict[str, Any]:
     """What a page shows of a curve."""
     names = ("workers", "steps_per_second", "lower", "upper", "single", "base_workers", "base", "batch_size", "unit",
-             "nodes", "workers_per_node", "in_rounds", "of_ranks", "steps_per_round", "bound_upper",
-             "saturation_workers", "measured", "profiled_workers")  # fmt: skip
+             "work", "nodes", "workers_per_node", "in_rounds", "parameter_servers", "bound_upper", "saturation_workers",
+             "measured", "profiled_workers")  # fmt: skip
     places, shares = _shares(curve)
     return {name: getattr(curve, name) for name in names} | {
         "counts": curve._counts,
         "names": [named(curve, n) for n in curve.workers.tolist()],
-        "in_one": float(curve._steps_in_one(1)) if curve.of_ranks else 0.0,
+        "in_one": curve._steps_in_one,
         "rate": rate_axis(curve),
         "size": size_axis(curve),
         "places": places,

@@ -97,6 +97,11 @@ class Model(Result):
         return "examples"
 
     @property
+    def sequence_length(self) -> int | None:
+        """Tokens of an example, where they are known."""
+        return None
+
+    @property
     def remarks(self) -> tuple[Note, ...]:
         """What this fit cannot know, and what contradicts it."""
         return ()
@@ -365,6 +370,7 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         base_workers=model.base_workers,
         batch_size=model.job.batch_size,
         unit=model.unit,
+        sequence_length=model.sequence_length,
         dataset_size=model.job.dataset_size,
         confidence=confidence,
         stations=parts.stations,

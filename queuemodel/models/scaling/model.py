@@ -79,6 +79,11 @@ class ScalingModel(Model):
         return sizes[0].unit if sizes else "examples" if self.job.batch_size > 1 else ""
 
     @property
+    def sequence_length(self) -> int | None:
+        """See `Model`."""
+        return self.table.measured[0].sequence_length
+
+    @property
     def base_workers(self) -> int:
         """See `Model`: the smallest measured group."""
         return self.base.workers
