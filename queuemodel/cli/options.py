@@ -147,7 +147,7 @@ OTHER = "Options"
 SECTIONS = {
     "Job": ("workload", "workload_format", "speeds", "throughputs", "measured", "epochs", "examples", "tokens",
             "dataset_size", "problem", "convergence", "kinds", "loads", "jobs"),
-    "Cluster": ("workers", "count", "restart_seconds", "start_seconds", "mean_time_to_failure", "checkpoint_seconds",
+    "Cluster": ("workers", "nodes", "count", "restart_seconds", "start_seconds", "mean_time_to_failure", "checkpoint_seconds",
                 "nodes_per_machine", "spread_speed", "policies"),
     "Network": (),
     "Synchronization": ("strategy",),
@@ -322,7 +322,8 @@ INTERVALS = together(
 #: What to predict from, and for which machines.
 PREDICTION = together(
     PROFILE,
-    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
+    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", show_default="1:32, or whole nodes"),
+    option("--nodes", WORKERS, "Instead of workers: whole nodes of GPUs."),
     STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, ROUNDS, SIMULATION, NETWORK, INTERVALS,
 )  # fmt: skip
 

@@ -349,6 +349,7 @@ class ThroughputCurve(Result):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
+        what_ifs: ThroughputCurve | None = None,
         profile: Profile | None = None,
         name: str = "",
         progress: bool = False,
@@ -357,12 +358,15 @@ class ThroughputCurve(Result):
         """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
         The page holds the curves of all combinations of what-ifs, which are computed here, within 1 %. A simulated
-        curve takes too long for that: its page answers questions of time and cost alone.
+        curve takes too long for that: its page answers questions of time and cost alone, unless ``what_ifs`` are given.
 
         Parameters
         ----------
         path : path, optional
             Where to write it too (.html), whole or not at all.
+        what_ifs : ThroughputCurve, optional
+            The same question by a model that answers at once (``method="mva"``): what-ifs then change this curve by
+            the factors by which they change that one (approximate; the page says so).
         profile : Profile, optional
             Its first step with operations is drawn.
         name : str
@@ -393,7 +397,8 @@ class ThroughputCurve(Result):
         >>> page.startswith("<!doctype html>")
         True
         """
-        data = curve_data(self, profile=profile, name=name, questions=questions, progress=progress)
+        solved = self if what_ifs is None else what_ifs
+        data = curve_data(self, solved, profile=profile, name=name, questions=questions, progress=progress)
         return report_page("curve", data, path=path)
 
     def _shown_rows(self) -> list[dict[str, Any]]:

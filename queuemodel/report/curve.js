@@ -62,7 +62,8 @@ function refresh() {
   const { curve, at } = present;
   const before = answer({ ...other, workers: settings.workers });
   const name = kept ? "kept scenario" : "as predicted";
-  const scenario = changes(settings, start) || "as predicted";
+  const changed = changes(settings, start);
+  const scenario = changed ? changed + (data.by ? ` (${data.by})` : "") : "as predicted";
   showControls();
   places.scenario.replaceChildren(...[`${names[at]}; ${scenario}`, kept ? `Kept: ${changes(kept, start) || "as predicted"}` : "",
     ...compared(curve)].filter(Boolean).map((line) => h("p", {}, `${line}.`)));
