@@ -147,8 +147,8 @@ OTHER = "Options"
 SECTIONS = {
     "Job": ("workload", "workload_format", "speeds", "throughputs", "measured", "epochs", "examples", "tokens",
             "dataset_size", "problem", "convergence", "kinds", "loads", "jobs"),
-    "Cluster": ("workers", "nodes", "count", "restart_seconds", "start_seconds", "mean_time_to_failure", "checkpoint_seconds",
-                "nodes_per_machine", "spread_speed", "policies"),
+    "Cluster": ("workers", "nodes", "count", "restart_seconds", "start_seconds", "mean_time_to_failure",
+                "checkpoint_seconds", "nodes_per_machine", "spread_speed", "policies"),
     "Network": (),
     "Synchronization": ("strategy",),
     "Goal": ("deadline", "chance", "price_per_node_hour", "currency", "budget", "throughput", "target_loss",

@@ -25,7 +25,6 @@ from ..profile.throughputs import as_throughputs
 from ..report import SUFFIXES
 from . import options as ask
 
-
 #: Nodes that are predicted by default: at least so many, and up to so many times the measured ones.
 FEWEST_NODES, EXTRAPOLATED = 8, 4
 
@@ -195,8 +194,8 @@ def report_command(output: str, name: str | None, shown: int | None, output_form
     """Write a report: one HTML file with what-ifs, which needs no network.
 
     It begins with the answers of predict and plan. Sliders change workers, and what the model answers of servers,
-    bandwidth, latency and accelerators; fields change the work, prices and goals. A simulated prediction changes as much
-    as that of the closed network (--method mva) does. --format json or csv also prints the prediction.
+    bandwidth, latency and accelerators; fields change the work, prices and goals. A simulated prediction changes as
+    that of the closed network (--method mva) does. --format json or csv also prints the prediction.
 
     \b
     Example:
