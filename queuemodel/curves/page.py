@@ -113,11 +113,7 @@ def curve_data(
         "answer": curve.answer(),
         "parameters": model._shown_rows() if model is not None else [],
         "details": model._details() if model is not None else [],
-        "about": [
-            *curve.notes(),
-            *_about(curve, profile),
-            *([_compared(curve, solved)] if solved is not curve else []),
-        ],
+        "about": [*curve.notes(), *_about(curve, solved, profile)],
         "timeline": timeline(profile) if profile is not None else None,
     }
 
@@ -132,18 +128,15 @@ def _checked(questions: Mapping[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(PAGE_QUESTIONS) | {"workers": shown} | others | checked(goals, "report", **others)
 
 
-def _compared(curve: ThroughputCurve, solved: ThroughputCurve) -> str:
-    """What what-ifs rest on where another model than the curve's answers them."""
-    off = 100 * (solved.steps_per_second / curve.steps_per_second - 1)
-    return (
-        f"what-ifs change this prediction by the factors of another one, {solved.method}, which is {off.min():+.0f} to "
-        f"{off.max():+.0f} % off it as profiled"
-    )
-
-
-def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
-    """What was recorded, and what the interval covers."""
+def _about(curve: ThroughputCurve, solved: ThroughputCurve, profile: Profile | None) -> list[str]:
+    """What was recorded, what the interval covers, and what what-ifs rest on."""
     lines = []
+    if solved is not curve:
+        off = 100 * (solved.steps_per_second / curve.steps_per_second - 1)
+        lines.append(
+            f"what-ifs change this prediction by the factors by which they change another one, {solved.method}, which "
+            f"is {off.min():+.0f} to {off.max():+.0f} % off this one"
+        )
     if profile is not None:
         source = profile.source
         with_what = " ".join(filter(None, (source.framework, source.framework_version)))
