@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..base.checks import FASTEST_LINK, require_name, require_number
 from ..base.errors import DataError, ModelError, QueueModelWarning
@@ -23,7 +23,7 @@ from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import FIELD_KINDS, FIELDS, NUMBERS, Scenario
 from ..profile.synchronization import SYNCHRONIZATIONS
-from .predict import Data, PathName, as_data, load, predict
+from .predict import Data, PathName, PredictionSettings, as_data, load, predict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -219,7 +219,7 @@ def plan_instances(
     deadline: float | str | timedelta | None = None,
     throughput: float | None = None,
     currency: str | None = None,
-    **fields: Any,
+    **fields: Unpack[PredictionSettings],
 ) -> InstancePlan:
     """Choose a type of machine and how many of it.
 
@@ -272,11 +272,11 @@ def plan_instances(
             raise ModelError(
                 f"plan_instances: expected Instances, got {type(one).__name__}; `read_instances` reads them"
             )
-        machine = {"bandwidth": one.bandwidth, "latency": one.latency}
+        machine: dict[str, Any] = {**fields, "bandwidth": one.bandwidth, "latency": one.latency}
         if one.accelerator_speed != 1.0:
             machine["accelerator_speed"] = one.accelerator_speed
         try:
-            curve = predict(data, workers=counts, **fields | {k: v for k, v in machine.items() if v is not None})
+            curve = predict(data, workers=counts, **machine)
         except ModelError as error:
             raise ModelError(f"instance {one.name!r}: {error}") from None
         offers.append(Offer(one, plan(curve, price_per_node_hour=one.price if paid else None, **goal)))

@@ -21,6 +21,7 @@ from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, NUMBERS, SHARDED, SYNONYMS, Changes, Scenario, of_group
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
+from ..simulator.links import LinkRates
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
@@ -40,6 +41,28 @@ METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
 #: Ways of training without servers; and what these have not.
 ON_NODES = ("all-reduce", *SHARDED)
 OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))
+
+
+class PredictionSettings(Changes, total=False):
+    """What `predict` takes besides data and workers."""
+
+    method: str | Solver
+    throughputs: Measured
+    confidence: float
+    seed: int
+    progress: bool
+
+
+class SimulationSettings(Changes, total=False):
+    """Fields of `Scenario`, and settings of `queuemodel.simulator.simulate_operations`."""
+
+    in_phase: bool
+    trace_steps: int
+    links: LinkRates | None
+    slowdown: Sequence[float] | None
+    loaded_trip: float | None
+    unfairness: float | None
+    window_kept: float | None
 
 
 def fit(
@@ -224,7 +247,7 @@ def simulate(
     seed: int = 0,
     confidence: float = 0.9,
     progress: bool = False,
-    **settings: Any,
+    **given: Unpack[SimulationSettings],
 ) -> SimulatedRun | SimulatedRounds:
     """Simulate a training job of so many workers, operation by operation or round by round.
 
@@ -241,8 +264,8 @@ def simulate(
     confidence : float
     progress : bool
         Show a progress bar on standard error, of a simulation of operations.
-    **settings
-        Fields of `Scenario`; of operations also settings of `queuemodel.simulator.simulate`.
+    **given
+        Fields of `Scenario`; of operations also settings of `queuemodel.simulator.simulate_operations`.
 
     Raises
     ------
@@ -257,7 +280,8 @@ def simulate(
     """
     if not isinstance(profile := as_data(profile), Profile):
         raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
-    fields = {name: settings.pop(name) for name in list(settings) if name in (*FIELDS, *SYNONYMS)}
+    settings: dict[str, Any] = {**given}
+    fields = cast(Changes, {name: settings.pop(name) for name in given if name in (*FIELDS, *SYNONYMS)})
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(profile, question)
     if strategy in ON_NODES:
