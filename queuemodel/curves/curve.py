@@ -92,8 +92,6 @@ class ThroughputCurve(Result):
         Steps that count in a round (and in `steps_per_second`), where not one of each worker; else empty.
     model : ClosedNetworkModel, AllReduceModel, ScalingModel or None
         What was fitted: its parameters, for reports.
-    asynchronous : bool
-        Whether workers wait for the servers only.
     """
 
     workers: np.ndarray
@@ -126,7 +124,6 @@ class ThroughputCurve(Result):
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Any = field(default=None, compare=False)
-    asynchronous: bool = False
     _digits = 3
 
     @property
@@ -277,26 +274,20 @@ class ThroughputCurve(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: lists over `workers`, and what belongs to the whole curve; `load` reads it."""
+        iterations = {"": self.steps_per_second, "_low": self.lower, "_high": self.upper} if self.in_rounds else {}
+        rates = {f"iterations_per_second{end}": x / self._steps_in_one for end, x in iterations.items()}
+        rates |= {"steps_per_second": self.steps_per_second, "lower": self.lower, "upper": self.upper}
+        if self.unit:
+            rates["examples_per_second"] = self.examples_per_second
+        if self.sequence_length:
+            rates["tokens_per_second"] = self.steps_per_second * self.work["tokens"]
+        rates |= {name: getattr(self, name) for name in ("speedup", "efficiency", "nodes")}
         return {
             "format": FORMAT,
             "version": FORMAT_VERSION,
             "method": self.method,
             "workers": self.workers.tolist(),
-            **{
-                f"iterations_per_second{end}": (x / self._steps_in_one).tolist() for end, x in
-                (("", self.steps_per_second), ("_low", self.lower), ("_high", self.upper)) if self.in_rounds
-            },
-            "steps_per_second": self.steps_per_second.tolist(),
-            "lower": self.lower.tolist(),
-            "upper": self.upper.tolist(),
-            "confidence": self.confidence,
-            **({"examples_per_second": self.examples_per_second.tolist()} if self.unit else {}),
-            **({
-                "sequence_length": self.sequence_length,
-                "tokens_per_second": (self.examples_per_second * self.sequence_length).tolist(),
-            } if self.sequence_length else {}),
-            "speedup": self.speedup.tolist(),
-            "efficiency": self.efficiency.tolist(),
+            **{name: values.tolist() for name, values in rates.items()},
             **{
                 name: {station: values[:, k].tolist() for k, station in enumerate(self.stations)}
                 for name in ("utilization", "residence_time") for values in [getattr(self, name)]
@@ -305,15 +296,11 @@ class ThroughputCurve(Result):
                 name: [finite(value) for value in getattr(self, name).tolist()]
                 for name in ("think_time", "bound_lower", "bound_upper", "steps_per_round")
             },
-            "bottleneck": self.bottleneck or None,
-            "saturation_workers": finite(self.saturation_workers),
-            "parameter_servers": self.parameter_servers,
-            "nodes": self.nodes.tolist(),
-            "batch_size": self.batch_size if self.unit else None,
-            "unit": self.unit or None,
-            "profiled_workers": self.profiled_workers,
-            "note": "; ".join(filter(None, [self.assumption, self.note])),
             **{name: getattr(self, name) for name in PLAIN},
+            **{name: getattr(self, name) or None for name in ("bottleneck", "unit", "sequence_length")},
+            "batch_size": self.batch_size if self.unit else None,
+            "saturation_workers": finite(self.saturation_workers),
+            "note": "; ".join(filter(None, [self.assumption, self.note])),
             "remarks": [list(note) for note in self.remarks],
         }  # fmt: skip
 
@@ -464,8 +451,8 @@ class ThroughputCurve(Result):
 
 
 #: What a saved curve has as it is.
-PLAIN = ("single", "base_workers", "workers_per_node", "dataset_size", "stations", "measured", "assumption",
-         "synchronous", "asynchronous")  # fmt: skip
+PLAIN = ("confidence", "parameter_servers", "profiled_workers", "single", "base_workers", "workers_per_node",
+         "dataset_size", "stations", "measured", "assumption", "synchronous")  # fmt: skip
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:

@@ -69,7 +69,6 @@ class Outcome:
     profiled_workers: int = 0  # Most that were measured on such machines
     measured: tuple[tuple[int, float], ...] = ()
     synchronous: bool = False  # All make their steps together
-    asynchronous: bool = False  # Nobody waits for anybody, but for the servers
     steps_per_round: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Where these are not one of each worker
 
 
@@ -386,5 +385,5 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
 #: Fields of a curve that are those of its outcome.
 FROM_OUTCOME = (
     "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption", "remarks",
-    "synchronous", "asynchronous",
+    "synchronous",
 )  # fmt: skip

@@ -155,7 +155,6 @@ class ScalingModel(Model):
             profiled_workers=max((m.workers for m in alike), default=0),
             measured=tuple((m.workers, m.steps_per_second) for m in alike),
             synchronous=not free,
-            asynchronous=free,
         )
 
     def _stations(self, sizes: Sizes, X: np.ndarray) -> Breakdown:
