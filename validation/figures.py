@@ -55,5 +55,5 @@ def _draw(ax: Axes, rows: Sequence[dict[str, Any]], looks: dict[str, dict[str, A
                 row["measured"], row["predicted"], linestyle="", markersize=4, alpha=0.7,
                 label="" if i else label, **look,
             )  # fmt: skip
-    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel="measured", ylabel="predicted")
+    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel="measured (steps/s)", ylabel="predicted (steps/s)")
     finish_axes(ax, legend=None)

@@ -433,22 +433,6 @@ class ThroughputCurve(Result):
         most = self.profiled_workers
         return f"profiled up to {''.join(self._sized(most))}" if most else "not measured on such machines"
 
-    def caption(self) -> str:
-        """How it was predicted, its uncertainty, and what to measure next."""
-        return "; ".join(filter(None, [self.assumption, self._basis, self._narrowing]))
-
-    @property
-    def _basis(self) -> str:
-        """How it was predicted, and its uncertainty."""
-        knee = (
-            f", saturation point {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
-        )
-        servers = f" with {counted(self.parameter_servers, 'parameter server')}" if self.parameter_servers else ""
-        unit = f" in {self.unit}/s" if self.unit not in ("", "examples") else ""
-        how = f"throughput{unit}{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
-        parts = (how, f"intervals of {percent(self.confidence)}", self._profiled, self.note)
-        return "; ".join(filter(None, parts))
-
 
 #: What a saved curve has as it is.
 PLAIN = ("confidence", "parameter_servers", "profiled_workers", "single", "base_workers", "workers_per_node",

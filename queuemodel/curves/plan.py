@@ -147,11 +147,6 @@ class Plan(Result):
         paid += f", at {self.price or 0:,.6g} {self.currency}".rstrip() + " per node and hour"
         return "; ".join(filter(None, [self.work and f"{self.work} to train", paid if self.price else ""]))
 
-    def caption(self) -> str:
-        """The answer, after an assumed strategy, and the notes."""
-        parts = [self.curve.assumption, self.answer(), *self.remarks, self.assumed, self.curve._basis]
-        return "; ".join(filter(None, parts))
-
 
 def plan(
     curve: ThroughputCurve, *, dataset_size: int | None = None, currency: str | None = None, **asked: Unpack[Asked]
