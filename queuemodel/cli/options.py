@@ -362,7 +362,6 @@ class Table(Result):
     shown: Rows | None = None
     _digits: int = 4
     says: str = ""
-    remarks: Sequence[str] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         return list(self.rows)
@@ -375,9 +374,6 @@ class Table(Result):
 
     def caption(self) -> str:
         return self.says
-
-    def notes(self) -> list[str]:
-        return list(self.remarks)
 
 
 def show(result: Result, output_format: str, *, explain: bool = False) -> None:
