@@ -53,7 +53,7 @@ def workers_of(data: Any, workers: Any, nodes: Any, per_node: int | None, every:
     table = not isinstance(data, Profile)
     each = per_node or (max(point.fullest_node for point in data) if table else 1)
     if nodes and each == 1 and not (table and any(point.nodes for point in data)):
-        raise click.UsageError("--nodes: needs a table of nodes, or --gpus-per-node; else give --workers")
+        raise click.UsageError("--nodes: how many GPUs a node has is not known; give --gpus-per-node, or --workers")
     if workers or (not nodes and each == 1):
         return workers or range(1, 33)
     measured = {-(-n // each) for n in ([m.workers for m in data] if table else [one.ranks for one in data.rounds])}
