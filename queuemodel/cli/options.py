@@ -322,8 +322,9 @@ INTERVALS = together(
 #: What to predict from, and for which machines.
 PREDICTION = together(
     PROFILE,
-    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", show_default="1:32, or whole nodes"),
-    option("--nodes", WORKERS, "Instead of workers: whole nodes of GPUs."),
+    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8; or --nodes of GPUs.",
+           show_default="1:32, or whole nodes"),
+    option("--nodes", WORKERS, "Instead of workers: numbers of whole nodes of GPUs.", common=False),
     STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, ROUNDS, SIMULATION, NETWORK, INTERVALS,
 )  # fmt: skip
 
