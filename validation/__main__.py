@@ -157,7 +157,8 @@ def real_points() -> Iterator[dict[str, Any]]:
         cluster = {"Pollux": "nodes of 4 T4", "Sia": "nodes of 8 RTX"}.get(row.removeprefix("placements, "))
         if cluster or row == "all-reduce, published":
             title = "Jobs by placement, from 1 and 2 nodes" if cluster else "All-reduce, from 2 throughputs"
-            yield from (point(title, cluster or "106 published series", one) for one in found)
+            unit = "steps/s" if cluster else "smallest group = 1"
+            yield from (point(title, cluster or "106 published series", one, unit=unit) for one in found)
     for cloud in compare_cloud():
         yield point("Cloud, fitted on 1 to 4 workers", "cloud, asynchronous", cloud)
 
@@ -170,9 +171,10 @@ def testbed_points(groups: Mapping[str, Sequence[Comparison]]) -> Iterator[dict[
         yield point(title, re.sub("^(ddp|mirrored)-", "", one.name).split("-")[0], one)
 
 
-def point(title: str, label: str, judged: Comparison | scaling.Judged) -> dict[str, Any]:
+def point(title: str, label: str, judged: Comparison | scaling.Judged, unit: str = "steps/s") -> dict[str, Any]:
     """A row of `plot_validation`."""
-    return {"group": title, "label": label, "measured": judged.measured, "predicted": judged.predicted}
+    numbers = {"measured": judged.measured, "predicted": judged.predicted}
+    return {"group": title, "label": label, "unit": unit} | numbers
 
 
 def main() -> int:

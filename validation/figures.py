@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def plot_validation(rows: Sequence[dict[str, Any]]) -> Axes:
     """Draw predicted against measured throughput, one panel per ``group`` of rows, one look per ``label``.
 
-    ``measured`` and ``predicted`` are steps per second, or arrays of these.
+    ``measured`` and ``predicted`` are numbers or arrays, in the row's ``unit``, which a group has in common.
     """
     from matplotlib.figure import Figure
 
@@ -55,5 +55,6 @@ def _draw(ax: Axes, rows: Sequence[dict[str, Any]], looks: dict[str, dict[str, A
                 row["measured"], row["predicted"], linestyle="", markersize=4, alpha=0.7,
                 label="" if i else label, **look,
             )  # fmt: skip
-    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel="measured", ylabel="predicted")
+    unit = rows[0]["unit"]
+    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel=f"measured ({unit})", ylabel=f"predicted ({unit})")
     finish_axes(ax, legend=None)

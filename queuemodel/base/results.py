@@ -199,12 +199,12 @@ class Result:
         raise NotImplementedError
 
     def caption(self) -> str:
-        """The result in one text; "" for nothing."""
-        return ""
+        """The result in one text: by default the answer and the notes."""
+        return "; ".join(filter(None, [self.answer(), *self.notes()]))
 
     def answer(self) -> str:
-        """The sentence above the tables; by default the `caption`."""
-        return self.caption()
+        """The sentence above the tables; by default the `caption` of a result that has one."""
+        return "" if type(self).caption is Result.caption else self.caption()
 
     def notes(self) -> list[str]:
         """What the answer rests on and what limits it, a clause each; the first three are printed below the tables."""

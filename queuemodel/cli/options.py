@@ -147,8 +147,8 @@ OTHER = "Options"
 SECTIONS = {
     "Job": ("workload", "workload_format", "speeds", "throughputs", "measured", "epochs", "examples", "tokens",
             "dataset_size", "problem", "convergence", "kinds", "loads", "jobs"),
-    "Cluster": ("workers", "count", "restart_seconds", "start_seconds", "mean_time_to_failure", "checkpoint_seconds",
-                "nodes_per_machine", "spread_speed", "policies"),
+    "Cluster": ("workers", "nodes", "count", "restart_seconds", "start_seconds", "mean_time_to_failure",
+                "checkpoint_seconds", "nodes_per_machine", "spread_speed", "policies"),
     "Network": (),
     "Synchronization": ("strategy",),
     "Goal": ("deadline", "chance", "price_per_node_hour", "currency", "budget", "throughput", "target_loss",
@@ -322,7 +322,9 @@ INTERVALS = together(
 #: What to predict from, and for which machines.
 PREDICTION = together(
     PROFILE,
-    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8.", default="1:32", show_default=True),
+    option("--workers", WORKERS, "Numbers of workers, like 8, 1:32 or 1,2,4,8; or --nodes of GPUs.",
+           show_default="1:32, or whole nodes"),
+    option("--nodes", WORKERS, "Instead of workers: numbers of whole nodes of GPUs.", common=False),
     STRATEGY, THROUGHPUTS, METHOD, FORM, MEASUREMENTS, MACHINES, ROUNDS, SIMULATION, NETWORK, INTERVALS,
 )  # fmt: skip
 
@@ -361,7 +363,6 @@ class Table(Result):
     shown: Rows | None = None
     _digits: int = 4
     says: str = ""
-    remarks: Sequence[str] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         return list(self.rows)
@@ -374,9 +375,6 @@ class Table(Result):
 
     def caption(self) -> str:
         return self.says
-
-    def notes(self) -> list[str]:
-        return list(self.remarks)
 
 
 def show(result: Result, output_format: str, *, explain: bool = False) -> None:

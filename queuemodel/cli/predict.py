@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import click
 
 from ..base.checks import require_writable
 from ..base.drawing import FORMATS, save_figure
+from ..base.errors import ModelError
+from ..curves.curve import MOST_CURVE_WORKERS
 from ..curves.goals import GOALS, WORK
 from ..curves.measuring import next_measurement
 from ..curves.plan import plan
@@ -17,10 +21,12 @@ from ..models.predict import fit, further_measurements, load_data, predict
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, Scenario
-from ..profile.synchronization import SYNCHRONIZATIONS
 from ..profile.throughputs import as_throughputs
 from ..report import SUFFIXES
 from . import options as ask
+
+#: Nodes that are predicted by default: at least so many, and up to so many times the measured ones.
+FEWEST_NODES, EXTRAPOLATED = 8, 4
 
 
 def measured_of(options: dict[str, Any]) -> tuple[Any, list[Measurement | Profile]]:
@@ -29,11 +35,31 @@ def measured_of(options: dict[str, Any]) -> tuple[Any, list[Measurement | Profil
     return data, further_measurements(data, options.pop("throughputs"), options.pop("measured"))
 
 
-def question_of(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of `PREDICTION` as arguments of `predict`."""
+def question_of(options: dict[str, Any], *, every: bool = True) -> dict[str, Any]:
+    """The options of `PREDICTION` as arguments of `predict`; by default on ``every`` number of whole nodes, or few."""
     data, besides = measured_of(options)
+    options["workers"] = workers_of(data, options.pop("workers"), options.pop("nodes"), options["gpus_per_node"], every)
     known = ask.specified(options, max(options["workers"]))
     return {"data": data, "throughputs": besides, "progress": ask.watched(), **known}
+
+
+def workers_of(data: Any, workers: Any, nodes: Any, per_node: int | None, every: bool) -> Sequence[int]:
+    """The specified numbers of workers, or those of nodes; by default 1 to 32, or whole nodes of several GPUs.
+
+    These go up to a multiple of the measured ones: every number of nodes, or powers of two and those measured.
+    """
+    if workers and nodes:
+        raise click.UsageError("--nodes and --workers exclude each other; give one")
+    table = not isinstance(data, Profile)
+    each = per_node or (max(point.fullest_node for point in data) if table else 1)
+    if nodes and each == 1 and not (table and any(point.nodes for point in data)):
+        raise click.UsageError("--nodes: the number of GPUs per node is unknown; give --gpus-per-node, or --workers")
+    if workers or (not nodes and each == 1):
+        return workers or range(1, 33)
+    measured = {-(-n // each) for n in ([m.workers for m in data] if table else [one.ranks for one in data.rounds])}
+    most = min(max(FEWEST_NODES, EXTRAPOLATED * max(measured, default=1)), MOST_CURVE_WORKERS // each)
+    powers = {2**k for k in range(most.bit_length())}
+    return [each * n for n in nodes or (range(1, most + 1) if every else sorted(powers | measured))]
 
 
 def goals_of(options: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +121,7 @@ def predict_command(output_format: str, explain: bool, plot: str | None, **optio
       queuemodel predict placements.csv --batch-size 40 --gpus-per-node 4
     """
     require_writable(plot, suffixes=FORMATS)
-    curve = predict(**question_of(options))
+    curve = predict(**question_of(options, every=False))
     if plot is not None:
         save_figure(curve.plot(), plot)
     ask.show(curve, output_format, explain=explain)
@@ -168,8 +194,8 @@ def report_command(output: str, name: str | None, shown: int | None, output_form
     """Write a report: one HTML file with what-ifs, which needs no network.
 
     It begins with the answers of predict and plan. Sliders change workers, and what the model answers of servers,
-    bandwidth, latency and accelerators; fields change the work, prices and goals. A simulated prediction (--method
-    trace) has no such what-ifs. --format json or csv also prints the prediction.
+    bandwidth, latency and accelerators; fields change the work, prices and goals. A simulated prediction changes as
+    that of the closed network (--method mva) does. --format json or csv also prints the prediction.
 
     \b
     Example:
@@ -179,20 +205,18 @@ def report_command(output: str, name: str | None, shown: int | None, output_form
     goal, file = goals_of(options), options["profile"]
     question = question_of(options)
     require_batch_size(question, goal)
-    data, profile, remarks = question["data"], None, []
+    data, profile, curve, solved = question["data"], None, predict(**question), None
     if isinstance(data, Profile):
         requested = Scenario(**{name: value for name, value in question.items() if name in FIELDS})
         profile, _ = requested.on(data)
-        solved = (requested.strategy or "async-ps") in SYNCHRONIZATIONS and requested.synchronization.solvable
-        if data.steps and options["method"] == "auto" and solved:
-            question["method"] = "mva"
-            remarks.append("--method mva, for what-ifs")
-    curve = predict(**question)
     if goal.keys() & GOALS.keys():
         plan(curve, **goal)  # refuses what it cannot answer
+    if not curve.model.quick:
+        with suppress(ModelError):  # without a closed network there are no what-ifs
+            solved = predict(**question | {"method": "mva"})
     name = name or (profile.job.name if profile else "") or Path(file).stem
-    curve.report(output, profile=profile, name=name, workers=shown, progress=ask.watched(), **goal)
+    curve.report(output, what_ifs=solved, profile=profile, name=name, workers=shown, progress=ask.watched(), **goal)
     if output_format != "table":
         ask.show(curve, output_format)
-    remarks = [*filter(None, [curve.assumption]), *remarks, f"{output}: open it in a browser"]
+    remarks = [*filter(None, [curve.assumption]), f"{output}: open it in a browser"]
     click.echo("; ".join(remarks), err=output_format != "table")

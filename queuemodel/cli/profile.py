@@ -22,7 +22,7 @@ from ..base.drawing import save_figure
 from ..base.errors import DataError
 from ..base.files import read_bytes
 from ..base.recognition import TRACE, mistaken
-from ..base.results import SHOWN_NOTES, counted
+from ..base.results import counted
 from ..models.predict import predict
 from ..profile.examples import copy_examples, example_files
 from ..profile.profile import Profile
@@ -275,8 +275,7 @@ DEMOS = {
     "tensorflow": (tensorflow.ParameterServer, "cnn", 40),
 }
 
-#: Numbers of workers in the table; the picture has all.
-SHOWN_ROWS = (1, 2, 4, 8, 16, 32)
+DEMO_WORKERS = (1, 2, 4, 8, 16, 32)
 
 
 @ask.command()
@@ -314,19 +313,14 @@ def demo_command(framework: str, model: str | None, steps: int | None, output: s
         if new:
             with contextlib.suppress(OSError):  # with files in it, it stays
                 folder.rmdir()
-    curve = predict(profile, workers=range(1, 33), progress=ask.watched())
+    curve = predict(profile, workers=DEMO_WORKERS, progress=ask.watched())
     save_figure(curve.plot(), picture)
-    wrote = f"wrote {recorded} and {picture}"
-    if output_format == "table":
+    table, wrote = output_format == "table", f"wrote {recorded} and {picture}"
+    if table:
         ask.show_profile(profile, output_format)
         click.echo("")
-        rows = [row for row in curve._shown_rows() if row["workers"] in SHOWN_ROWS]
-        notes = curve.notes()[:SHOWN_NOTES]
-        ask.show(ask.Table(rows, _digits=curve._digits, says=curve.answer(), remarks=notes), output_format)
-        click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html")
-    else:
-        ask.show(curve, output_format)
-        click.echo(wrote, err=True)
+    ask.show(curve, output_format)
+    click.echo(f"\n{wrote}; go on with: queuemodel report {recorded} -o report.html" if table else wrote, err=not table)
 
 
 @ask.command()

@@ -39,8 +39,8 @@ FORMAT, FORMAT_VERSION = "queuemodel-curve", 1
 class ThroughputCurve(Result):
     """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
-    ``curve[8]`` is that of 8 workers with its interval, ``curve / other`` the ratio to another curve. Of synchronous
-    jobs `iterations_per_second` and `examples_per_second` are what their frameworks count.
+    ``curve[8]`` is that of 8 workers with its interval, ``curve / other`` the ratio to another curve. Jobs that train
+    in rounds (`in_rounds`) count iterations, on servers or without; asynchronous ones count steps of all workers.
 
     Attributes
     ----------
@@ -59,6 +59,8 @@ class ThroughputCurve(Result):
         Work per step, in ``unit``.
     unit : str
         Of the work: ``"examples"``, ``"tokens"``, ...; "" where no batch size is known, so that it is steps.
+    sequence_length : int or None
+        Tokens of an example, where they are counted beside.
     parameter_servers : int
     workers_per_node : int
         Workers that share a machine.
@@ -90,8 +92,6 @@ class ThroughputCurve(Result):
         Steps that count in a round (and in `steps_per_second`), where not one of each worker; else empty.
     model : ClosedNetworkModel, AllReduceModel, ScalingModel or None
         What was fitted: its parameters, for reports.
-    asynchronous : bool
-        Whether workers wait for the servers only.
     """
 
     workers: np.ndarray
@@ -103,6 +103,7 @@ class ThroughputCurve(Result):
     base_workers: int = 1
     batch_size: int = 1
     unit: str = "examples"
+    sequence_length: int | None = None
     parameter_servers: int = 1
     workers_per_node: int = 1
     dataset_size: int | None = None
@@ -123,7 +124,6 @@ class ThroughputCurve(Result):
     synchronous: bool = False
     steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Any = field(default=None, compare=False)
-    asynchronous: bool = False
     _digits = 3
 
     @property
@@ -137,21 +137,20 @@ class ThroughputCurve(Result):
         return self.steps_per_second * self.batch_size
 
     @property
+    def work(self) -> dict[str, int]:
+        """Work of a step by its units: ``unit`` and, of examples of known length, tokens; none where it is unknown."""
+        tokens = {"tokens": self.batch_size * self.sequence_length} if self.sequence_length else {}
+        return ({self.unit: self.batch_size} | tokens) if self.unit else {}
+
+    @property
     def iterations_per_second(self) -> np.ndarray:
         """Synchronous steps of the whole group, or updates of several steps; NaN for workers on their own."""
-        if len(self.steps_per_round):
-            return self.steps_per_second / self.steps_per_round
-        return self.steps_per_second / self.workers if self.synchronous else np.full(len(self.workers), np.nan)
+        return self.steps_per_second / self._steps_in_one if self.in_rounds else np.full(len(self.workers), np.nan)
 
     @property
     def in_rounds(self) -> bool:
-        """Whether `iterations_per_second` means anything."""
+        """Whether steps of several workers make an iteration, which is then counted on any machines."""
         return self.synchronous or len(self.steps_per_round) > 0
-
-    @property
-    def of_ranks(self) -> bool:
-        """Whether workers are ranks, which make each step together without parameter servers."""
-        return self.synchronous and self.parameter_servers == 0
 
     def __eq__(self, other: object) -> bool:
         """Whether all is equal but for the model."""
@@ -163,9 +162,9 @@ class ThroughputCurve(Result):
     __iter__ = None  # not by numbers of workers from 0 on
 
     def __getitem__(self, workers: int) -> Estimate:
-        """Iterations per second of ranks, or else steps of all workers, at one of `workers`, with the interval."""
-        index, per = self._index_of(workers), float(self._steps_in_one(workers))
-        value, lower, upper = (float(x[index]) / per for x in (self.steps_per_second, self.lower, self.upper))
+        """Iterations per second, or else steps of all workers, at one of `workers`, with the interval."""
+        at, rates = self._index_of(workers), (self.steps_per_second, self.lower, self.upper)
+        value, lower, upper = (float((x / self._steps_in_one)[at]) for x in rates)
         return Estimate(value, lower, upper, f"{self._counts}/s", self.confidence)
 
     def __truediv__(self, other: ThroughputCurve) -> Ratio:
@@ -174,13 +173,14 @@ class ThroughputCurve(Result):
 
     @property
     def _counts(self) -> str:
-        """What rows, texts and figures count per second: iterations of ranks, else steps of all workers."""
-        return "iterations" if self.of_ranks else "steps"
+        """What rows, texts and figures count per second: iterations, else steps of all workers."""
+        return "iterations" if self.in_rounds else "steps"
 
-    def _steps_in_one(self, workers: Any) -> np.ndarray:
-        """Steps (n,) of all of so many workers (n,) in one of what the curve `_counts`."""
-        each = self.steps_per_second[0] / self.iterations_per_second[0] / self.workers[0] if self.of_ranks else 0.0
-        return np.multiply(workers, each) if each else np.ones(np.shape(workers))
+    @property
+    def _steps_in_one(self) -> np.ndarray:
+        """Steps of all workers (n,) in one of what the curve `_counts`."""
+        each = self.steps_per_round if len(self.steps_per_round) else self.workers
+        return each if self.in_rounds else np.ones(len(self.workers))
 
     @property
     def base(self) -> str:
@@ -246,19 +246,17 @@ class ThroughputCurve(Result):
         return replace(self, **scaled, model=None)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per number of workers, in steps of all of them per second; of ranks in iterations per second."""
-        per, several = self._steps_in_one(self.workers), self.of_ranks and self.workers_per_node > 1
+        """One row per number of workers: iterations per second, or else steps of all of them."""
+        per, several = self._steps_in_one, self.workers_per_node > 1
         columns = {"nodes": self.nodes, "gpus": self.workers} if several else {"workers": self.workers}
         columns[f"{self._counts}_per_second"] = self.steps_per_second / per
-        if self.in_rounds:
-            columns["iterations_per_second"] = self.iterations_per_second
         columns |= {"lower": self.lower / per, "upper": self.upper / per}
-        if self.unit:
-            columns[f"{self.unit}_per_second"] = self.examples_per_second
+        columns |= {f"{unit}_per_second": self.steps_per_second * amount for unit, amount in self.work.items()}
         columns |= {"speedup": self.speedup, "efficiency": self.efficiency}
         if self.measured:
-            rates = {n: x / float(self._steps_in_one(n)) for n, x in self.measured}
-            columns["measured"] = np.array([rates.get(n) for n in self.workers.tolist()], dtype=object)
+            measured = dict(self.measured)
+            found = [measured[n] / one if n in measured else None for n, one in zip(self.workers, per, strict=True)]
+            columns["measured"] = np.array(found, dtype=object)
         utilization = zip(self.stations, self.utilization.T, strict=True)
         return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
 
@@ -271,24 +269,25 @@ class ThroughputCurve(Result):
 
     def _units(self) -> dict[str, str]:
         rate = f"{self._counts}/s"
-        rates = {f"{name}_per_second": f"{name}/s" for name in ("steps", "iterations", self.unit)}
+        rates = {f"{name}_per_second": f"{name}/s" for name in ("steps", "iterations", *self.work)}
         return rates | dict.fromkeys(("lower", "upper", "measured"), rate)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: lists over `workers`, and fields of the whole curve; `load` reads it."""
+        iterations = {"": self.steps_per_second, "_low": self.lower, "_high": self.upper} if self.in_rounds else {}
+        rates = {f"iterations_per_second{end}": x / self._steps_in_one for end, x in iterations.items()}
+        rates |= {"steps_per_second": self.steps_per_second, "lower": self.lower, "upper": self.upper}
+        if self.unit:
+            rates["examples_per_second"] = self.examples_per_second
+        if self.sequence_length:
+            rates["tokens_per_second"] = self.steps_per_second * self.work["tokens"]
+        rates |= {name: getattr(self, name) for name in ("speedup", "efficiency", "nodes")}
         return {
             "format": FORMAT,
             "version": FORMAT_VERSION,
             "method": self.method,
             "workers": self.workers.tolist(),
-            "steps_per_second": self.steps_per_second.tolist(),
-            **({"iterations_per_second": self.iterations_per_second.tolist()} if self.in_rounds else {}),
-            "lower": self.lower.tolist(),
-            "upper": self.upper.tolist(),
-            "confidence": self.confidence,
-            **({"examples_per_second": self.examples_per_second.tolist()} if self.unit else {}),
-            "speedup": self.speedup.tolist(),
-            "efficiency": self.efficiency.tolist(),
+            **{name: values.tolist() for name, values in rates.items()},
             **{
                 name: {station: values[:, k].tolist() for k, station in enumerate(self.stations)}
                 for name in ("utilization", "residence_time") for values in [getattr(self, name)]
@@ -297,15 +296,11 @@ class ThroughputCurve(Result):
                 name: [finite(value) for value in getattr(self, name).tolist()]
                 for name in ("think_time", "bound_lower", "bound_upper", "steps_per_round")
             },
-            "bottleneck": self.bottleneck or None,
-            "saturation_workers": finite(self.saturation_workers),
-            "parameter_servers": self.parameter_servers,
-            "nodes": self.nodes.tolist(),
-            "batch_size": self.batch_size if self.unit else None,
-            "unit": self.unit or None,
-            "profiled_workers": self.profiled_workers,
-            "note": "; ".join(filter(None, [self.assumption, self.note])),
             **{name: getattr(self, name) for name in PLAIN},
+            **{name: getattr(self, name) or None for name in ("bottleneck", "unit", "sequence_length")},
+            "batch_size": self.batch_size if self.unit else None,
+            "saturation_workers": finite(self.saturation_workers),
+            "note": "; ".join(filter(None, [self.assumption, self.note])),
             "remarks": [list(note) for note in self.remarks],
         }  # fmt: skip
 
@@ -341,6 +336,7 @@ class ThroughputCurve(Result):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
+        what_ifs: ThroughputCurve | None = None,
         profile: Profile | None = None,
         name: str = "",
         progress: bool = False,
@@ -349,12 +345,15 @@ class ThroughputCurve(Result):
         """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
         The page holds the curves of all combinations of what-ifs, which are computed here, within 1 %. A simulated
-        curve takes too long for that: its page answers questions of time and cost alone.
+        curve takes too long for that: its page answers questions of time and cost alone, unless ``what_ifs`` are given.
 
         Parameters
         ----------
         path : path, optional
             Where to write it too (.html), whole or not at all.
+        what_ifs : ThroughputCurve, optional
+            The same question by a model that answers at once (``method="mva"``): what-ifs then change this curve by
+            the factors by which they change that one (approximate; the page says so).
         profile : Profile, optional
             Its first step with operations is drawn.
         name : str
@@ -385,7 +384,8 @@ class ThroughputCurve(Result):
         >>> page.startswith("<!doctype html>")
         True
         """
-        data = curve_data(self, profile=profile, name=name, questions=questions, progress=progress)
+        solved = self if what_ifs is None else what_ifs
+        data = curve_data(self, solved, profile=profile, name=name, questions=questions, progress=progress)
         return report_page("curve", data, path=path)
 
     def _shown_rows(self) -> list[dict[str, Any]]:
@@ -433,26 +433,10 @@ class ThroughputCurve(Result):
         most = self.profiled_workers
         return f"profiled up to {''.join(self._sized(most))}" if most else "not measured on such machines"
 
-    def caption(self) -> str:
-        """How it was predicted, its uncertainty, and what to measure next."""
-        return "; ".join(filter(None, [self.assumption, self._basis, self._narrowing]))
-
-    @property
-    def _basis(self) -> str:
-        """How it was predicted, and its uncertainty."""
-        knee = (
-            f", saturation point {self.saturation_workers:.3g} workers" if np.isfinite(self.saturation_workers) else ""
-        )
-        servers = f" with {counted(self.parameter_servers, 'parameter server')}" if self.parameter_servers else ""
-        unit = f" in {self.unit}/s" if self.unit not in ("", "examples") else ""
-        how = f"throughput{unit}{servers}, {self.method}; bottleneck {self.bottleneck or 'none'}{knee}"
-        parts = (how, f"intervals of {percent(self.confidence)}", self._profiled, self.note)
-        return "; ".join(filter(None, parts))
-
 
 #: What a saved curve has as it is.
-PLAIN = ("single", "base_workers", "workers_per_node", "dataset_size", "stations", "measured", "assumption",
-         "synchronous", "asynchronous")  # fmt: skip
+PLAIN = ("confidence", "parameter_servers", "profiled_workers", "single", "base_workers", "workers_per_node",
+         "dataset_size", "stations", "measured", "assumption", "synchronous")  # fmt: skip
 
 
 def require_workers(workers: int | Iterable[int]) -> np.ndarray:

@@ -109,7 +109,7 @@ def plot_throughput(
     _finish(ax, curve, first=first, log=log)
     for repeated in () if first else list(ax.child_axes):
         repeated.remove()
-    if first and curve.unit and curve.batch_size > 1 and not curve.of_ranks:
+    if first and curve.unit and curve.batch_size > 1 and not curve.in_rounds:
         right = ax.secondary_yaxis(
             "right", functions=(lambda x: np.multiply(x, curve.batch_size), lambda x: np.divide(x, curve.batch_size))
         )
@@ -291,8 +291,8 @@ def _draw(
 
 
 def rate_axis(curve: ThroughputCurve) -> tuple[float, str]:
-    """Steps per second in 1 of the axis of rates, and its label: of ranks their work or, where unknown, speedup."""
-    if not curve.of_ranks:
+    """Steps per second in 1 of the axis of rates, and its label: of rounds their work or, where unknown, speedup."""
+    if not curve.in_rounds:
         return 1.0, "throughput (steps/s)"
     if curve.unit:
         return 1.0 / curve.batch_size, f"throughput ({curve.unit}/s)"
@@ -300,8 +300,8 @@ def rate_axis(curve: ThroughputCurve) -> tuple[float, str]:
 
 
 def size_axis(curve: ThroughputCurve) -> tuple[str, int]:
-    """The label of the axis of sizes, and the workers in 1 of what it counts: nodes of several ranks, else workers."""
-    if curve.of_ranks and curve.workers_per_node > 1:
+    """The label of the axis of sizes, and the workers in 1 of what it counts: nodes of several GPUs, else workers."""
+    if curve.workers_per_node > 1:
         return f"nodes of {curve.workers_per_node} GPUs", curve.workers_per_node
     servers = curve.parameter_servers
     return "workers" if servers < 2 else f"workers (with {servers} parameter servers)", 1

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..base.checks import MOST_EXAMPLES, require_choice, require_count
+from ..base.errors import ModelError
 from ..base.results import percent
 from .goals import GOALS, LIMITS, WORK, checked, named
 from .goals import QUESTIONS as ASKED
@@ -83,29 +84,36 @@ PAGE_QUESTIONS = (
 
 def curve_data(
     curve: ThroughputCurve,
+    solved: ThroughputCurve,
     *,
     profile: Profile | None,
     name: str,
     questions: Mapping[str, Any],
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Plain values of everything that the page of a curve shows; refuses questions out of range or unknown."""
+    """Plain values of everything that the page of a curve shows, with the what-ifs of a ``solved`` one.
+
+    Refuses questions out of range or unknown.
+    """
     asked = _checked(questions)
     model = curve.model
-    offered = what_ifs_of(curve) if model is not None and model.quick else []
+    if (solved.workers.tolist(), solved.stations) != (curve.workers.tolist(), curve.stations):
+        raise ModelError("report: what_ifs must be a curve of the same workers and stations")
+    offered = what_ifs_of(solved) if solved.model is not None and solved.model.quick else []
     job = profile.job if profile is not None else getattr(model, "job", None)
     name = name or (job.name if job else "") or "Training job"
     return {
         "title": f"{name}: throughput of up to {named(curve, int(curve.workers[-1]))}",
         "controls": [asdict(one) | {"words": [one.worded(value) for value in one.choices]} for one in offered],
-        "grid": grid(curve, offered, progress=progress),
+        "grid": grid(curve, offered, solved, progress=progress),
+        "by": f"changed as by {solved.method}" if offered and solved is not curve else "",
         "confidence": curve.confidence,
         "questions": asked | {"dataset_size": asked["dataset_size"] or curve.dataset_size},
         "goals": {"limits": {name: limit._asdict() for name, limit in LIMITS.items()}, "questions": ASKED},
         "answer": curve.answer(),
         "parameters": model._shown_rows() if model is not None else [],
         "details": model._details() if model is not None else [],
-        "about": [*curve.notes(), *_about(curve, profile)],
+        "about": [*curve.notes(), *_about(curve, solved, profile)],
         "timeline": timeline(profile) if profile is not None else None,
     }
 
@@ -120,9 +128,15 @@ def _checked(questions: Mapping[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(PAGE_QUESTIONS) | {"workers": shown} | others | checked(goals, "report", **others)
 
 
-def _about(curve: ThroughputCurve, profile: Profile | None) -> list[str]:
-    """What was recorded, and what the interval covers."""
+def _about(curve: ThroughputCurve, solved: ThroughputCurve, profile: Profile | None) -> list[str]:
+    """What was recorded, what the interval covers, and what what-ifs rest on."""
     lines = []
+    if solved is not curve:
+        off = 100 * (solved.steps_per_second / curve.steps_per_second - 1)
+        lines.append(
+            f"what-ifs change this prediction by the factors by which they change another one, {solved.method}, which "
+            f"is {off.min():+.0f} to {off.max():+.0f} % off this one"
+        )
     if profile is not None:
         source = profile.source
         with_what = " ".join(filter(None, (source.framework, source.framework_version)))

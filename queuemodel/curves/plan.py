@@ -147,11 +147,6 @@ class Plan(Result):
         paid += f", at {self.price or 0:,.6g} {self.currency}".rstrip() + " per node and hour"
         return "; ".join(filter(None, [self.work and f"{self.work} to train", paid if self.price else ""]))
 
-    def caption(self) -> str:
-        """The answer, after an assumed strategy, and the notes."""
-        parts = [self.curve.assumption, self.answer(), *self.remarks, self.assumed, self.curve._basis]
-        return "; ".join(filter(None, parts))
-
 
 def plan(
     curve: ThroughputCurve, *, dataset_size: int | None = None, currency: str | None = None, **requested: Unpack[Asked]
@@ -237,14 +232,15 @@ def _work(curve: ThroughputCurve, given: Mapping[str, float], size: int | None) 
     if name == "steps":
         each = curve.steps_per_round if len(curve.steps_per_round) else curve.workers
         return amount, 1 / each, f"{amount:,.0f} {'iterations' if curve.in_rounds else 'steps of each worker'}"
-    if name in given and not curve.unit:
+    if name in given and not curve.work:
         raise ModelError(
             f"plan: {name} needs batch_size, which the curve lacks; give it to predict, or give steps here"
         )
-    if name != "epochs" and (name == "tokens") != (curve.unit == "tokens"):
+    unit = "tokens" if name == "tokens" else curve.unit
+    if name != "epochs" and (unit not in curve.work or (name == "examples" and unit == "tokens")):
         other = "tokens" if name == "examples" else "examples"
         raise ModelError(f"plan: the curve counts {curve.unit}, not {name}; give {other} or steps")
-    return amount, curve.batch_size, "" if math.isnan(amount) else f"{amount:,.0f} {curve.unit}"
+    return amount, curve.work.get(unit, 1), "" if math.isnan(amount) else f"{amount:,.0f} {unit}"
 
 
 def in_whole_nodes(curve: ThroughputCurve) -> ThroughputCurve:

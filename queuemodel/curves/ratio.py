@@ -62,10 +62,6 @@ class Ratio(Result):
         most = int(self.workers[-1])
         return f"{most} workers: {self[most]} times the throughput; {percent(self.confidence)} intervals"
 
-    def caption(self) -> str:
-        """The answer."""
-        return self.answer()
-
     def notes(self) -> list[str]:
         """Where errors do not cancel."""
         return [] if self.common else ["the curves are of two fits, whose errors are taken as independent"]

@@ -109,8 +109,10 @@ def _answers(curve: Curve, what_if: WhatIf, value: float | None) -> bool:
     return True
 
 
-def grid(curve: Curve, what_ifs: Sequence[WhatIf], *, progress: bool = False) -> dict[str, Any]:
-    """Plain values of the curves for all combinations of choices.
+def grid(curve: Curve, what_ifs: Sequence[WhatIf], solved: Curve, *, progress: bool = False) -> dict[str, Any]:
+    """Plain values of the curves for all combinations of choices, as the model of a ``solved`` curve changes it.
+
+    That is the curve itself unless it takes too long to change.
 
     A cell, of the choices that are not `PACKED`, has its curve, and a row for each combination of those that are (the
     last one varies first). A row holds for each of ``workers`` the logarithms of throughput over the first of the
@@ -120,16 +122,16 @@ def grid(curve: Curve, what_ifs: Sequence[WhatIf], *, progress: bool = False) ->
     """
     packed = [one for one in what_ifs if one.name in PACKED]
     chosen = [one for one in what_ifs if one not in packed]
-    workers = _worker_knots(curve)
+    workers = _worker_knots(curve) if solved is curve else curve.workers
     cells = []
     with tqdm(desc="what-ifs", unit=" curves", disable=not progress) as bar:
         for choices in _combinations(chosen):
-            model = _changed(curve.model, chosen, choices)
-            exact = curve if model is curve.model else model.throughput(curve.workers, confidence=curve.confidence)
+            model = _changed(solved.model, chosen, choices)
+            exact = curve if model is solved.model else _predicted(model, curve.workers, curve, solved)
             base, rows = math.log(exact.steps_per_second[0]), []
             for values in _combinations(packed) if packed else ():
                 other = _changed(model, packed, values)
-                rows.append(_row(other.throughput(workers, confidence=curve.confidence), base))
+                rows.append(_row(_predicted(other, workers, curve, solved), base))
                 bar.update()
             cells.append({"choices": choices, "curve": shown(exact), "base": base, "rows": _packed(rows)})
     return {"workers": workers, "unit": UNIT, "packed": [one.name for one in packed], "cells": cells}
@@ -143,6 +145,21 @@ def _combinations(what_ifs: Sequence[WhatIf]) -> list[dict[str, Any]]:
 def _changed(model: Model, what_ifs: Sequence[WhatIf], values: dict[str, Any]) -> Model:
     changes = {one.name: values[one.name] for one in what_ifs if values[one.name] != one.value}
     return model.what_if(**changes) if changes else model
+
+
+def _predicted(model: Model, workers: np.ndarray, curve: Curve, solved: Curve) -> Curve:
+    """What a model predicts, as many times the curve as it is times the solved one."""
+    found = model.throughput(workers, confidence=curve.confidence)
+    if solved is curve:
+        return found
+    by = (curve.steps_per_second / solved.steps_per_second)[np.searchsorted(curve.workers, workers)]
+    rates = {name: getattr(found, name) * by for name in ("steps_per_second", "lower", "upper", "bound_upper")}
+    return replace(
+        found,
+        **rates,
+        residence_time=found.residence_time / by[:, None],
+        single=found.single * curve.single / solved.single,
+    )
 
 
 def _row(curve: Curve, base: float) -> np.ndarray:
@@ -161,13 +178,13 @@ def _packed(rows: Sequence[np.ndarray]) -> str:
 def shown(curve: Curve) -> dict[str, Any]:
     """What a page shows of a curve."""
     names = ("workers", "steps_per_second", "lower", "upper", "single", "base_workers", "base", "batch_size", "unit",
-             "nodes", "workers_per_node", "in_rounds", "of_ranks", "steps_per_round", "bound_upper",
-             "saturation_workers", "measured", "profiled_workers")  # fmt: skip
+             "work", "nodes", "workers_per_node", "in_rounds", "parameter_servers", "bound_upper", "saturation_workers",
+             "measured", "profiled_workers")  # fmt: skip
     places, shares = _shares(curve)
     return {name: getattr(curve, name) for name in names} | {
         "counts": curve._counts,
         "names": [named(curve, n) for n in curve.workers.tolist()],
-        "in_one": float(curve._steps_in_one(1)) if curve.of_ranks else 0.0,
+        "in_one": curve._steps_in_one,
         "rate": rate_axis(curve),
         "size": size_axis(curve),
         "places": places,

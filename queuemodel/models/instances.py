@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..base.checks import FASTEST_LINK, require_name, require_number
 from ..base.errors import DataError, ModelError, QueueModelWarning
@@ -23,7 +23,7 @@ from ..profile.job import require_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import FIELD_KINDS, FIELDS, NUMBERS, Scenario
 from ..profile.synchronization import SYNCHRONIZATIONS
-from .predict import Data, PathName, as_data, load, predict
+from .predict import Data, PathName, PredictionSettings, as_data, load, predict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -222,7 +222,7 @@ def plan_instances(
     deadline: float | str | timedelta | None = None,
     throughput: float | None = None,
     currency: str | None = None,
-    **fields: Any,
+    **fields: Unpack[PredictionSettings],
 ) -> InstancePlan:
     """Choose a type of machine and how many of it.
 
@@ -281,17 +281,16 @@ def plan_instances(
     return InstancePlan(tuple(offers), currency or "")
 
 
-def _curve_on(instance: Instance, data: Any, workers: list[int], fields: dict[str, Any]) -> ThroughputCurve:
+def _curve_on(instance: Instance, data: Any, workers: list[int], fields: PredictionSettings) -> ThroughputCurve:
     """Throughput on a type of machine."""
     if not isinstance(instance, Instance):
         kind = type(instance).__name__
         raise ModelError(f"plan_instances: expected Instances, got {kind}; `read_instances` reads them")
-    speed = (
-        None if instance.accelerator_speed == 1.0 else instance.accelerator_speed
-    )  # tables do not answer another one
-    machine = {"bandwidth": instance.bandwidth, "latency": instance.latency, "accelerator_speed": speed}
+    machine: dict[str, Any] = {**fields, "bandwidth": instance.bandwidth, "latency": instance.latency}
+    if instance.accelerator_speed != 1.0:  # tables do not answer another one
+        machine["accelerator_speed"] = instance.accelerator_speed
     try:
-        return predict(data, workers=workers, **fields | {k: v for k, v in machine.items() if v is not None})
+        return predict(data, workers=workers, **machine)
     except ModelError as error:
         raise ModelError(f"instance {instance.name!r}: {error}") from None
 

@@ -35,7 +35,7 @@ CHANGED = (
 #: Fields of a curve that are those of its outcome.
 FROM_OUTCOME = (
     "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption", "remarks",
-    "synchronous", "asynchronous",
+    "synchronous",
 )  # fmt: skip
 
 
@@ -71,7 +71,6 @@ class Outcome:
     profiled_workers: int = 0  # The most that were measured on these machines
     measured: tuple[tuple[int, float], ...] = ()  # Workers and steps per second
     synchronous: bool = False  # Steps of all workers make a round
-    asynchronous: bool = False  # Workers wait for servers alone
     steps_per_round: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Unless one of each worker
 
 
@@ -98,6 +97,11 @@ class Model(Result):
     def unit(self) -> str:
         """Unit of a batch: examples, tokens, ...; "" where no batch size is known."""
         return "examples"
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Tokens of an example, where they are known."""
+        return None
 
     @property
     def remarks(self) -> tuple[Note, ...]:
@@ -370,6 +374,7 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         base_workers=model.base_workers,
         batch_size=model.job.batch_size,
         unit=model.unit,
+        sequence_length=model.sequence_length,
         dataset_size=model.job.dataset_size,
         confidence=confidence,
         **breakdown,

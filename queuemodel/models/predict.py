@@ -21,6 +21,7 @@ from ..profile.profile import Profile
 from ..profile.scenario import FIELDS, NUMBERS, SHARDED, SYNONYMS, Changes, Scenario, of_group
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
+from ..simulator.links import LinkRates
 from ..simulator.result import SimulatedRun
 from ..simulator.runs import slowdowns
 from ..simulator.simulate import simulate_operations
@@ -37,6 +38,28 @@ MODELS: tuple[ModelKind, ...] = (sharded, simulation, closed_network, rounds, sc
 METHODS = ("auto", *(kind.METHOD for kind in MODELS if kind.METHOD))
 ON_NODES = ("all-reduce", *SHARDED)  #: Strategies without parameter servers.
 OF_SERVERS = ("parameter_servers", "shards", *of_group("simulation"))  #: Fields that apply to parameter servers only.
+
+
+class PredictionSettings(Changes, total=False):
+    """What `predict` takes besides data and workers."""
+
+    method: str | Solver
+    throughputs: Measured
+    confidence: float
+    seed: int
+    progress: bool
+
+
+class SimulationSettings(Changes, total=False):
+    """Fields of `Scenario`, and settings of `queuemodel.simulator.simulate_operations`."""
+
+    in_phase: bool
+    trace_steps: int
+    links: LinkRates | None
+    slowdown: Sequence[float] | None
+    loaded_trip: float | None
+    unfairness: float | None
+    window_kept: float | None
 
 
 def fit(
@@ -225,7 +248,7 @@ def simulate(
     seed: int = 0,
     confidence: float = 0.9,
     progress: bool = False,
-    **settings: Any,
+    **given: Unpack[SimulationSettings],
 ) -> SimulatedRun | SimulatedRounds:
     """Simulate a training job, operation by operation or round by round.
 
@@ -242,8 +265,8 @@ def simulate(
     confidence : float
     progress : bool
         Show a progress bar on standard error, of a simulation of operations.
-    **settings
-        Fields of `Scenario`; of operations also settings of `queuemodel.simulator.simulate`.
+    **given
+        Fields of `Scenario`; of operations also settings of `queuemodel.simulator.simulate_operations`.
 
     Raises
     ------
@@ -258,7 +281,8 @@ def simulate(
     """
     if not isinstance(profile := as_data(profile), Profile):
         raise ModelError(f"simulate: expected a Profile, got {type(profile).__name__}; Profile.load reads one")
-    fields = {name: settings.pop(name) for name in list(settings) if name in (*FIELDS, *SYNONYMS)}
+    settings: dict[str, Any] = {**given}
+    fields = cast(Changes, {name: settings.pop(name) for name in given if name in (*FIELDS, *SYNONYMS)})
     question = (scenario or Scenario()).updated(**fields)
     strategy = require_answerable(profile, question)
     if strategy in ON_NODES:

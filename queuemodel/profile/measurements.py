@@ -36,6 +36,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Of one worker and step, in ``unit``; None where it is not known.
     unit : str
         Of the work: ``"examples"``, ``"tokens"``, ...
+    sequence_length : int or None
+        Tokens of an example, where these are counted.
     parameter_servers : int
     standard_error : float or None
         Of `steps_per_second`, where it is known better than from a minute's run.
@@ -49,14 +51,16 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     gpus_per_node: int | None = None
     batch_size: int | None = None
     unit: str = "examples"
+    sequence_length: int | None = None
     parameter_servers: int = 1
     standard_error: float | None = None
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         require_counts(
-            self, workers=(1, MOST_WORKERS), batch_size=(1, MOST_EXAMPLES), parameter_servers=(1, MOST_SERVERS)
-        )
+            self, workers=(1, MOST_WORKERS), batch_size=(1, MOST_EXAMPLES), parameter_servers=(1, MOST_SERVERS),
+            sequence_length=(1, MOST_EXAMPLES),
+        )  # fmt: skip
         speed = require_number(self.steps_per_second, "steps_per_second", positive=True, error=DataError)
         if self.standard_error is not None:
             require_number(self.standard_error, "standard_error", positive=True, largest=speed, error=DataError)
@@ -165,8 +169,10 @@ def read_measurements(source: Any, *, dataset_size: int | None = None) -> Measur
             raise DataError(f"{row.where}: {str(refusal).removeprefix(f'{row.where}: ')}") from None
     _require_seconds(rows, columns, found)
     for row, one in zip(rows, found, strict=True):
-        if one.unit != found[0].unit or (MEASURED_ALONE in notes and one.batch_size != 1):
-            raise DataError(f"{row.where}: rows count different work; give all a batch_size, and the same unit")
+        different = (one.unit, one.sequence_length) != (found[0].unit, found[0].sequence_length)
+        if different or (MEASURED_ALONE in notes and one.batch_size != 1):
+            same = "give all a batch_size, and the same unit and sequence_length"
+            raise DataError(f"{row.where}: rows count different work; {same}")
     timed = any(row.given(c.header) for row in rows for c in columns if c.name == "step_time" or c.work == "iteration")
     rounds = timed or any(one.nodes for one in found)
     if not rounds or any(column.name == "parameter_servers" for column in columns):
@@ -262,6 +268,7 @@ def _measurement(row: Row, columns: Sequence[Column], dataset: int | None, notes
         gpus_per_node=None if fullest == even else fullest,
         batch_size=batch,
         unit=unit,
+        sequence_length=length if batch and unit == "examples" else None,
         parameter_servers=count("parameter_servers") or 1,
         standard_error=error,
         bandwidth=row.quantity(link, parse_bandwidth, largest=FASTEST_LINK),

@@ -1,7 +1,7 @@
 // The report of a throughput curve: what can be changed, and what follows.
 
 const counts = first.workers;
-const sized = first.of_ranks && first.workers_per_node > 1 ? "GPUs" : "workers";
+const sized = first.workers_per_node > 1 ? "GPUs" : "workers";
 const amounts = ["steps", "examples", "tokens"].find((name) => data.questions[name]) || (first.unit ? "" : "steps");
 const inSteps = first.in_rounds ? "iterations" : "steps of each worker";
 const work = amounts
@@ -44,7 +44,7 @@ function answer(settings) {
     const [time, cost, efficiency] = ["time", "cost", "efficiency"].map((name) => measures[name](X)[at]);
     const known = (value) => (Number.isNaN(value) ? null : value);
     const rate = X[at] / stepsIn(curve, settings.workers);
-    return { rate, work: X[at] * curve.batch_size, time: known(time), cost: known(cost), efficiency };
+    return { rate, ...Object.fromEntries(Object.entries(curve.work).map(([unit, each]) => [unit, X[at] * each])), time: known(time), cost: known(cost), efficiency };
   };
   const [now, slow, fast] = [curve.steps_per_second, curve.lower, curve.upper].map(of);
   return { curve, at, now, slow, fast, plan: planWorkers(curve, settings) };
@@ -62,7 +62,8 @@ function refresh() {
   const { curve, at } = present;
   const before = answer({ ...other, workers: settings.workers });
   const name = kept ? "kept scenario" : "as predicted";
-  const scenario = changes(settings, start) || "as predicted";
+  const changed = changes(settings, start);
+  const scenario = changed ? changed + (data.by ? ` (${data.by})` : "") : "as predicted";
   showControls();
   places.scenario.replaceChildren(...[`${names[at]}; ${scenario}`, kept ? `Kept: ${changes(kept, start) || "as predicted"}` : "",
     ...compared(curve)].filter(Boolean).map((line) => h("p", {}, `${line}.`)));
@@ -127,7 +128,8 @@ function showAnswers({ curve, at, now, slow, fast }, before) {
   const spent = [...curve.places.map((place, k) => [place, curve.shares[k][at]])].sort((a, b) => b[1] - a[1])[0];
   const tiles = [
     ["rate", `${curve.counts}/s`, digits, "", factor],
-    ...(curve.unit ? [["work", `${curve.unit}/s`, amount, `batch size ${curve.batch_size}`, factor]] : []),
+    ...Object.keys(curve.work).map((unit) =>
+      [unit, `${unit}/s`, amount, unit === curve.unit ? `batch size ${curve.batch_size}` : "", factor]),
     ["time", "time to train", duration, "", difference(duration)],
     ["cost", currency ? `cost (${currency})` : "cost", amount, "", difference(amount)],
     ["efficiency", "efficiency", share, `speedup ${digits(curve.steps_per_second[at] / curve.single / curve.base_workers)}${overBase(curve)}`, null],

@@ -1,10 +1,13 @@
 // The pictures of a curve's page, each with its table.
 
 /** Steps per second in 1 of the axis of rates; of speedups as predicted, whatever the machines. */
-const rateOf = (curve) => (curve.unit && curve.of_ranks ? curve : first).rate[0];
+const rateOf = (curve) => (curve.unit && curve.in_rounds ? curve : first).rate[0];
 
-/** Steps of so many workers in 1 of what tables count: iterations of ranks, or steps. */
-const stepsIn = (curve, workers) => (curve.in_one ? curve.in_one * workers : 1);
+/** Steps of so many workers in 1 of what tables count, iterations or steps: linear in the workers. */
+function stepsIn({ workers: N, in_one: steps }, workers) {
+  const slope = N.length > 1 ? (steps.at(-1) - steps[0]) / (N.at(-1) - N[0]) : steps[0] / N[0];
+  return steps[0] + slope * (workers - N[0]);
+}
 
 /** Numbers of workers in those of the axis of sizes. */
 const sizesOf = (curve, workers) => workers.map((n) => n / curve.size[1]);
@@ -26,7 +29,7 @@ function barAxis(curve) {
 /** Columns of machines, as those of the command line. */
 function machinesAt(curve, i) {
   const workers = curve.workers[i];
-  return curve.of_ranks && curve.workers_per_node > 1 ? { nodes: curve.nodes[i], GPUs: workers } : { workers };
+  return curve.workers_per_node > 1 ? { nodes: curve.nodes[i], GPUs: workers } : { workers };
 }
 
 let highest = 0; // of the axis, which stays while a slider moves
@@ -44,7 +47,7 @@ function showThroughput(curve, at, before, scenario, name, typed) {
   const marks = [];
   if (curve.profiled_workers) marks.push({ kind: "shade", to: curve.profiled_workers / curve.size[1] + 0.5, label: "profiled" });
   if (bound_upper.length && bound_upper[0] !== null) {
-    marks.push({ kind: "line", ...line(curve, bound_upper), class: "bound", label: curve.of_ranks ? "full overlap" : "asymptotes" });
+    marks.push({ kind: "line", ...line(curve, bound_upper), class: "bound", label: curve.parameter_servers ? "asymptotes" : "full overlap" });
   }
   if (was) marks.push({ kind: "line", ...was, class: "other", label: name });
   const predicted = line(curve, X);
@@ -70,7 +73,7 @@ function showThroughput(curve, at, before, scenario, name, typed) {
     [`${curve.counts}/s`]: X[i] / stepsIn(curve, n),
     lower: curve.lower[i] / stepsIn(curve, n),
     upper: curve.upper[i] / stepsIn(curve, n),
-    ...(curve.unit ? { [`${curve.unit}/s`]: X[i] * curve.batch_size } : {}),
+    ...Object.fromEntries(Object.entries(curve.work).map(([unit, each]) => [`${unit}/s`, X[i] * each])),
     [`speedup${overBase(curve)}`]: X[i] / curve.single / curve.base_workers,
     efficiency: percent(X[i] / (n * curve.single)),
     ...(x.length ? { measured: rates[n] ?? null } : {}),
@@ -96,7 +99,7 @@ function layers(curve) {
 function showStep(curve, at) {
   const { step, found } = layers(curve);
   const { places: colors, colors: others } = data.look;
-  const called = (name) => (name === "worker" && curve.of_ranks ? "computation" : name);
+  const called = (name) => (name === "worker" && !curve.parameter_servers ? "computation" : name);
   const chart = {
     title: "Where a step's time goes; the numbers are in the table below",
     x: barAxis(curve),

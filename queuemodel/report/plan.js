@@ -41,9 +41,9 @@ const fills = (curve, workers) => workers % curve.workers_per_node === 0 || work
 /** What is measured of steps per second on each number of workers; times are NaN without work. */
 function measuresOf(curve, asked) {
   const { price_per_node_hour: price, epochs, dataset_size: size } = asked;
-  const each = curve.steps_per_round.length ? curve.steps_per_round : curve.workers;
+  const each = curve.in_rounds ? curve.in_one : curve.workers;
   const work = asked.steps ?? asked.examples ?? asked.tokens ?? (epochs && size ? epochs * size : NaN);
-  const perStep = (i) => (asked.steps ? 1 / each[i] : curve.batch_size);
+  const perStep = (i) => (asked.steps ? 1 / each[i] : asked.tokens ? curve.work.tokens : curve.batch_size);
   const most = (i) => Math.max(curve.bound_upper[i] ?? Infinity, curve.steps_per_second[i]);
   const time = (X) => X.map((x, i) => work / (x * perStep(i)));
   return {

@@ -55,6 +55,37 @@ def throughputs(examples):
     return "throughputs.csv"
 
 
+@pytest.fixture
+def nodes(examples):
+    (examples / "nodes.csv").write_text("nodes,gpus_per_node,batch_size,step_time_ms\n1,8,2,250\n3,8,2,270\n")
+    return "nodes.csv"
+
+
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        ("predict nodes.csv", [1, 2, 3, 4, 8]),  # powers of two up to four times the measured ones, and these
+        ("predict nodes.csv --nodes 2,6", [2, 6]),
+        ("report nodes.csv -o page.html", range(1, 13)),  # of which a reader chooses, as plan does
+    ],
+)
+def test_a_table_of_nodes_is_answered_in_whole_nodes(told, nodes, words, counts):
+    assert told(words)["workers"] == [8 * n for n in counts]
+
+
+def test_nodes_need_gpus_per_node_and_no_workers(run, told, nodes, throughputs):
+    assert told("predict ddp-alexnet-40.json --nodes 4 --gpus-per-node 2 --inside-bandwidth 8GB/s")["workers"] == [8]
+    assert told(f"predict {throughputs} --strategy async-ps")["workers"] == list(range(1, 33))
+    refused = {
+        f"{throughputs} --nodes 4": "give --gpus-per-node, or --workers",
+        "nodes.csv --nodes 1 --workers 8": "give one",
+    }
+    for words, said in refused.items():
+        code, _, err = run("predict", *words.split())
+        assert code == 2
+        assert said in err
+
+
 def test_predict_from_throughputs_and_from_both(told, profile, throughputs):
     assert told(f"predict {throughputs} --workers 16")["steps_per_second"] == [pytest.approx(6.1, rel=0.05)]
     assert told(f"predict {profile} --throughputs {throughputs} --workers 1:16")["profiled_workers"] == 8

@@ -83,10 +83,14 @@ def test_rows_and_json_hold_the_curve(rounds, synchronous):
     assert {name: document[name] for name in whole} == whole
     assert document["nodes"] == [3, 3, 5]
     assert qm.ThroughputCurve.from_json(curve.to_json()) == curve
+    counted = X / per if curve.in_rounds else np.ones(3)  # steps of all workers in what a row counts
+    if curve.in_rounds:
+        del lists["steps_per_second"]
+    lists |= {"gpus": lists.pop("workers"), "nodes": [3, 3, 5], "lower": 0.8 * X / counted, "upper": 1.3 * X / counted}
     for i, row in enumerate(curve.to_rows()):
         numbers = {name: values[i] for name, values in lists.items()}
         numbers |= {"utilization_a": 0.2 * (i + 1), "utilization_b": 0.2 * i + 0.3}
-        assert row.pop("measured") == {1: 5.1}.get(i)
+        assert row.pop("measured") == {1: pytest.approx(5.1 / counted[1])}.get(i)
         assert row == pytest.approx(numbers)
     faster, times = curve.faster(4.0), ("residence_time", "think_time")
     for name in ("steps_per_second", "lower", "upper", "single", "bound_lower", "bound_upper", *times):
@@ -131,6 +135,38 @@ def test_ranks_count_iterations_by_nodes(per_node, accumulation):
     header, text = curve.to_text().splitlines()[1], curve.to_text()
     assert ("GPUs" in header, "workers" in header) == (per_node > 1, per_node == 1)
     assert "steps" not in text
+
+
+def test_a_barrier_on_servers_counts_iterations_and_asynchronous_workers_steps():
+    """Of 4 workers, a barrier makes a quarter of their steps an iteration, and k-sync one of k."""
+    free, barrier = (qm.fit(profile(), strategy=name).throughput([2, 4]) for name in ("async-ps", "sync-ps"))
+    k = qm.fit(profile(), strategy="k-batch-async", k=2).throughput([2, 4])
+    for curve, steps in ((free, None), (barrier, 4), (k, 2)):
+        row, name = curve.to_rows()[1], "iterations_per_second" if steps else "steps_per_second"
+        assert row[name] == pytest.approx(curve.at(4) / (steps or 1))
+        assert [key for key in row if key.endswith("_per_second")] == [name, "examples_per_second"]
+        assert f": {curve[4].value:.3g} {'iterations' if steps else 'steps'}/s (" in curve.answer()
+        document = curve.to_dict()
+        assert ("iterations_per_second_low" in document) == bool(steps)
+        assert document["lower"] == pytest.approx(curve.lower)
+        assert plot_throughput(curve).get_ylabel() == f"throughput ({'examples' if steps else 'steps'}/s)"
+    assert barrier.to_dict()["iterations_per_second_high"] == pytest.approx(barrier.upper / [2, 4])
+    assert "iterations" in qm.plan(barrier, steps=1000, deadline="1h").assumed
+
+
+def test_sequences_of_known_length_count_tokens_too():
+    rows = {"nodes": [1, 2], "gpus_per_node": [8, 8], "step_time": [1.0, 1.1], "global_batch_size": [16, 32]}
+    curve = qm.predict(rows | {"sequence_length": [4096, 4096]}, workers=[8, 16])
+    assert [row["tokens_per_second"] for row in curve.to_rows()] == pytest.approx(4096 * curve.examples_per_second)
+    assert curve.to_frame().attrs["units"]["tokens_per_second"] == "tokens/s"
+    assert qm.ThroughputCurve.from_json(curve.to_json()) == curve
+    (tokens,) = qm.plan(curve, tokens=4.096e9, deadline="90d").choices
+    assert tokens.time == pytest.approx(qm.plan(curve, examples=1e6, deadline="90d").choices[0].time)
+    assert "tokens_per_second" not in qm.predict(rows, workers=[8]).to_rows()[0]
+    with pytest.raises(qm.ModelError, match="counts examples, not tokens"):
+        qm.plan(qm.predict(rows, workers=[8]), tokens=1e9, deadline="1h")
+    with pytest.raises(qm.DataError, match="the same unit and sequence_length"):
+        qm.predict(rows | {"sequence_length": [4096, 2048]})
 
 
 def test_unknown_batch_size_counts_no_examples():

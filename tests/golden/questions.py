@@ -106,7 +106,7 @@ def digest(text: str) -> Any:
 
 #: What a curve saves to be read again, and its answer says elsewhere.
 ONLY_SAVED = ("format", "version", "steps_per_round", "workers_per_node", "stations", "assumption", "synchronous",
-              "asynchronous", "remarks")  # fmt: skip
+              "iterations_per_second_low", "iterations_per_second_high", "sequence_length", "remarks")  # fmt: skip
 
 
 def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
     )  # fmt: skip
     answer = plain(curve) | {name: plain(getattr(curve, name)) for name in more}
     for name in (*ONLY_SAVED, *(("base_workers",) if curve.base_workers == 1 else ())):
-        del answer[name]
+        answer.pop(name, None)
     if "simulation" in curve.method or "table" in curve.method:  # whose draws differ with the last bits
         answer["tolerance"] = float(np.min((curve.upper - curve.lower) / curve.steps_per_second)) / 20
     return answer

@@ -81,7 +81,6 @@ def test_work_has_the_table_unit():
     row = curve._shown_rows()[0]
     assert row["tokens_/s"] == pytest.approx(8e4, rel=0.03)
     assert "examples_/s" not in row
-    assert "throughput in tokens/s" in curve.caption()
     assert curve.plot().get_ylabel() == "throughput (tokens/s)"
     assert curve.to_rows()[0]["tokens_per_second"] == row["tokens_/s"]
     assert qm.plan(curve, throughput=1e5).choices[0].goal == "at least 100,000 tokens/s"

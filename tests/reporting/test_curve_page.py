@@ -147,6 +147,27 @@ def test_the_page_plans_as_the_command(browser, run, examples):
     ]  # fmt: skip
 
 
+def test_a_simulated_page_plans_as_the_command(browser, run, examples):
+    """The same simulation; a what-if changes it by the closed network's factor, and says so."""
+    asked = ["alexnet-60.json", "--workers", "1:4", "--epochs", 10, "--dataset-size", 10_000, "--price", 2]
+    assert run("report", *asked, "-o", "page.html")[0] == 0
+    plan = json.loads(run("plan", *asked, "--format", "json")[1])
+    browser.open(examples / "page.html")
+    assert text(browser, "recommendation").startswith(f"{plan['answer']}. ")
+    model = qm.fit(example_profile("alexnet-60"))
+    solved, faster = (one.throughput(range(1, 5)) for one in (model, model.what_if(bandwidth=25e6)))
+    factor = faster.steps_per_second / solved.steps_per_second
+    before, after = browser.run("return [{}, { bandwidth: 25e6 }].map((one) => curveOf({ ...start, ...one }))")
+    simulated = qm.predict(example_profile("alexnet-60"), workers=range(1, 5))
+    assert off(before, simulated) < 1e-12
+    assert np.divide(after["steps_per_second"], before["steps_per_second"]) == pytest.approx(factor, rel=0.01)
+    assert "changed as by" not in text(browser, "scenario")
+    browser.run("set({ bandwidth: 25e6 })")
+    assert f"changed as by {solved.method}" in text(browser, "scenario")
+    with pytest.raises(qm.ModelError, match="the same workers and stations"):
+        simulated.report(what_ifs=model.throughput([1, 2]))
+
+
 def test_page_is_accessible_without_requests(browser, whole):
     path, _ = whole
     browser.open(path)

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from ...base.errors import DataError
 from ...base.recognition import TIMES
-from ...base.results import percent
+from ...base.results import counted, percent
 from ...profile.job import Source
 from ...profile.profile import Profile
 from ...profile.records import Bucket, Gradient, Round
@@ -96,7 +96,7 @@ def read_pytorch(
     source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
     tensors = len(own) or max(runs, key=lambda run: run[0].ranks)[0].tensors
     job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": tensors}
-    sent = f"{len(carried[-1])} all-reduces" if carried else "no all-reduce"
+    sent = counted(len(carried[-1]), "all-reduce") if carried else "no all-reduce"
     say(f"used {', '.join(map(recordings.recorded, runs))}: {size:,} bytes of {tensors} gradients in {sent} a step")
     ignored = sum((Counter(trace.ignored) for run in runs for trace in run), Counter[str]())
     say("ignored " + (", ".join(f"{what}: {count:,}" for what, count in ignored.items()) or "nothing"))

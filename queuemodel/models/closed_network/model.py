@@ -326,7 +326,6 @@ class ClosedNetworkModel(Model):
             profiled_workers=self.profiled_workers,
             measured=self.measured,
             synchronous=self.compute_scv is not None,
-            asynchronous=not self._in_rounds,
             steps_per_round=np.full(len(workers) if self.steps_per_round else 0, self.steps_per_round),
         )
 

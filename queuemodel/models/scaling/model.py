@@ -99,6 +99,11 @@ class ScalingModel(Model):
         return sizes[0].unit if sizes else "examples" if self.job.batch_size > 1 else ""
 
     @property
+    def sequence_length(self) -> int | None:
+        """See `Model`."""
+        return self.table.measured[0].sequence_length
+
+    @property
     def base_workers(self) -> int:
         """See `Model`: the smallest measured group."""
         return self.base.workers
@@ -166,7 +171,6 @@ class ScalingModel(Model):
             profiled_workers=max((m.workers for m in measured), default=0),
             measured=tuple((m.workers, m.steps_per_second) for m in measured),
             synchronous=not free,
-            asynchronous=free,
         )
 
     def _stations(self, sizes: Sizes, X: np.ndarray) -> Breakdown:

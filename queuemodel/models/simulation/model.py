@@ -207,7 +207,6 @@ class SimulationModel(Model):
             profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in measured)]),
             measured=tuple((p.workers, p.steps_per_second) for p in measured),
             synchronous=waiting.synchronous,
-            asynchronous=waiting == Synchronization(),
             steps_per_round=waiting.steps_per_round(workers),
         )
 
