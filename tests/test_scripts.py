@@ -26,6 +26,7 @@ SCRIPTS = {
     "testbed/__main__.py": ("--help", "measure"),
     "validation/__main__.py": ("", "wrote docs/validation.md"),
     "validation/bbr_bandwidth.py": ("", "bandwidth"),
+    "validation/constants.py": ("queuemodel.models.sharded.fit.replay_error", "replay_error"),
     "validation/convergence.py": ("", "%"),
     "validation/model_errors.py": ("", "wrote"),
     "validation/nccl.py": ("", "%"),

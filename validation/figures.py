@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuemodel.base.drawing import BOUND, COLORS, MARKERS, PROFILED, SMALL, finish_axes
+from queuemodel.base.drawing import BOUND, COLORS, PROFILED, SMALL, finish_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+MARKERS = "osD^vPhXp<>*"
 
 
 def plot_validation(rows: Sequence[dict[str, Any]]) -> Axes:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from tqdm import tqdm
 
 from ..base.errors import DataError
+from ..base.files import constants
 from ..base.results import counted
 from ..profile.job import Cluster, Job, Source, specified_network
 from ..profile.profile import Profile
@@ -30,14 +29,8 @@ Interval = tuple[float, float]
 RECEIVED = re.compile(r"(?P<tensor>.+?)(_S\d+|/_\d+)$")
 
 
-CONSTANTS = tomllib.loads((resources.files(__package__) / "constants.toml").read_text(encoding="utf-8"))
-
-
-def constant(name: str) -> Any:
-    """A number of ``constants.toml``, with its unit and source."""
-    return CONSTANTS[name]["value"]
-
-
+#: A number of ``constants.toml``, by its name.
+constant: Callable[[str], Any] = constants(__package__).__getitem__
 LEAST_WAIT = constant("least_wait")
 
 

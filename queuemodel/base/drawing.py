@@ -50,7 +50,6 @@ WAITING = 0.4  #: Opacity of what only waits for a place.
 SMALL = 9  #: Points: the text of legends and labels.
 
 LINES = ("-", "--", ":", "-.")
-MARKERS = "osD^vPhXp<>*"
 
 
 def new_axes(size: tuple[float, float] = (6.4, 4.2)) -> Axes:

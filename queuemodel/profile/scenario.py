@@ -50,6 +50,8 @@ SHARDINGS = ("round-robin", "greedy")
 #: Bytes of a gradient over those of single precision; bytes of a parameter that is gathered.
 GRADIENT_PRECISIONS = {"half": 0.5}
 PRECISIONS = {"bf16": 2, "fp16": 2, "fp32": 4}
+#: Sections of the options' help.
+SYNC, SIMULATION = "Synchronization", "Simulation"
 #: Of the closed network: separate transmit link, receive link and update stations, or one for all three.
 NETWORK_FORMS = ("links", "single")
 
@@ -111,6 +113,9 @@ def _traffic(value: Any, what: str) -> Any:
     return number if number < 1.0 else require_bandwidth(number, what, error=ModelError)
 
 
+SPEEDS = replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS)
+LINKS = replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS)
+GATHERS = Kind("file", require_gathers, read_gathers)
 TRAFFIC = Kind("share|bandwidth", _traffic, lambda text: share_in(text) if "%" in text else parse_bandwidth(text))
 
 
@@ -186,22 +191,17 @@ class Changes(TypedDict, total=False):
 class Scenario:
     """A question about a job; None is as profiled."""
 
-    strategy: str | None = _ask("job", "Synchronization*", "How workers synchronize.", choice(STRATEGIES, CALLED))
-    k: int | None = _ask(
-        "job", "Synchronization", "k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS)
-    )
+    strategy: str | None = _ask("job", SYNC + "*", "How workers synchronize.", choice(STRATEGIES, CALLED))
+    k: int | None = _ask("job", SYNC, "k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS))
     backup_workers: int | None = _ask(
-        "job", "Synchronization", "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
+        "job", SYNC, "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
     )
     staleness_bound: int | None = _ask(
-        "job",
-        "Synchronization",
-        "bounded-staleness: steps that a worker may be ahead of the slowest.",
-        count(MOST_RESULTS, 0),
+        "job", SYNC, "bounded-staleness: steps that a worker may be ahead of the slowest.", count(MOST_RESULTS, 0)
     )
     form: str | None = _ask(
         "form",
-        "Simulation",
+        SIMULATION,
         "Stations of a server: transmit link, receive link and update, or a single one.",
         choice(NETWORK_FORMS),
     )
@@ -219,10 +219,7 @@ class Scenario:
     )
     precision: str | None = _ask("throughputs", "Job", "The same: of gathered parameters.", choice(PRECISIONS))
     gathers: object | None = _ask(
-        "throughputs",
-        "Network",
-        "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).",
-        Kind("file", require_gathers, read_gathers),
+        "throughputs", "Network", "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).", GATHERS
     )
     parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
@@ -236,40 +233,33 @@ class Scenario:
         "machines", "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
     )
     worker_speeds: tuple[float, ...] | None = _ask(
-        "machines",
-        "Cluster",
-        "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.",
-        replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS),
+        "machines", "Cluster", "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.", SPEEDS
     )
     batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
-    bucket_bytes: float | None = _ask("rounds", "Synchronization", "all-reduce: largest bucket, like 25MB.", SIZE)
+    bucket_bytes: float | None = _ask("rounds", SYNC, "all-reduce: largest bucket, like 25MB.", SIZE)
     scheme: str | object | None = _ask(
         "rounds",
-        "Synchronization",
+        SYNC,
         "all-reduce: how a framework groups gradients and sends them.",
         _algorithm(SCHEME_NAMES, "schedule"),
     )
     collective: str | object | None = _ask(
-        "rounds", "Synchronization", "all-reduce: algorithm of the collective.", _algorithm(COLLECTIVES, "time")
+        "rounds", SYNC, "all-reduce: algorithm of the collective.", _algorithm(COLLECTIVES, "time")
     )
-    accumulation: int | None = _ask(
-        "rounds", "Synchronization", "all-reduce: steps between two reductions.", count(10_000)
-    )
+    accumulation: int | None = _ask("rounds", SYNC, "all-reduce: steps between two reductions.", count(10_000))
     gradient_precision: str | None = _ask(
-        "rounds", "Synchronization", "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
+        "rounds", SYNC, "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
     )
     gpus_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
     inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
     shard_group: int | None = _ask(
         "sharded", "Cluster", "fsdp, hsdp: ranks that share a copy of the model; 0: all.", count(1_000_000, 0)
     )
-    reshard: bool | None = _ask(
-        "sharded", "Synchronization", "fsdp, hsdp: no to gather parameters once a step (ZeRO-2).", SWITCH
-    )
+    reshard: bool | None = _ask("sharded", SYNC, "fsdp, hsdp: no to gather parameters once a step (ZeRO-2).", SWITCH)
     prefetch: int | None = _ask(
         "sharded",
-        "Synchronization",
+        SYNC,
         "fsdp, hsdp: units gathered ahead of the one that computes; 0: each when it is needed.",
         count(1000, 0),
     )
@@ -283,32 +273,28 @@ class Scenario:
         "rounds", "Network", "all-reduce: bandwidth of a rack's nodes over that of its uplink.", POSITIVE
     )
     transfer_order: str | None = _ask(
-        "simulation", "Simulation", "Simulation: order in which tensors are sent.", choice(TRANSFER_ORDERS)
+        "simulation", SIMULATION, "Simulation: order in which tensors are sent.", choice(TRANSFER_ORDERS)
     )
     sharding: str | None = _ask(
         "simulation",
-        "Simulation",
+        SIMULATION,
         "Simulation: how tensors are assigned to another number of servers.",
         choice(SHARDINGS),
     )
     straggler_probability: float | None = _ask(
-        "simulation", "Simulation", "Simulation: probability that a computation is slowed down.", SHARE
+        "simulation", SIMULATION, "Simulation: probability that a computation is slowed down.", SHARE
     )
     straggler_slowdown: float | None = _ask(
-        "simulation", "Simulation", "Simulation: factor of such a slowdown.", POSITIVE
+        "simulation", SIMULATION, "Simulation: factor of such a slowdown.", POSITIVE
     )
     worker_bandwidth: tuple[float, ...] | None = _ask(
         "simulation",
         "Network",
         "Simulation: payload bandwidth of each worker's link; 50Mbit/s*3,20Mbit/s lowers it from the 4th on.",
-        replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS),
+        LINKS,
     )
     congestion_control: str | None = _ask(
-        "network",
-        "Network",
-        "TCP congestion control of the nodes.",
-        choice(CONGESTION_CONTROLS),
-        lambda p, name: p.with_network(name),
+        "network", "Network", "TCP congestion control of the nodes.", choice(CONGESTION_CONTROLS), Profile.with_network
     )
     buffer: float | None = _ask(
         "network",
