@@ -113,8 +113,8 @@ def _traffic(value: Any, what: str) -> Any:
     return number if number < 1.0 else require_bandwidth(number, what, error=ModelError)
 
 
-SPEEDS = replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS)
-LINKS = replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS)
+WORKER_SPEEDS = replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS)
+WORKER_LINKS = replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS)
 GATHERS = Kind("file", require_gathers, read_gathers)
 TRAFFIC = Kind("share|bandwidth", _traffic, lambda text: share_in(text) if "%" in text else parse_bandwidth(text))
 
@@ -233,7 +233,7 @@ class Scenario:
         "machines", "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
     )
     worker_speeds: tuple[float, ...] | None = _ask(
-        "machines", "Cluster", "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.", SPEEDS
+        "machines", "Cluster", "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.", WORKER_SPEEDS
     )
     batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
     latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
@@ -291,7 +291,7 @@ class Scenario:
         "simulation",
         "Network",
         "Simulation: payload bandwidth of each worker's link; 50Mbit/s*3,20Mbit/s lowers it from the 4th on.",
-        LINKS,
+        WORKER_LINKS,
     )
     congestion_control: str | None = _ask(
         "network", "Network", "TCP congestion control of the nodes.", choice(CONGESTION_CONTROLS), Profile.with_network
