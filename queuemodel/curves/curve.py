@@ -255,7 +255,8 @@ class ThroughputCurve(Result):
         columns |= {"speedup": self.speedup, "efficiency": self.efficiency}
         if self.measured:
             measured = dict(self.measured)
-            found = [measured[n] / one if n in measured else None for n, one in zip(self.workers, per, strict=True)]
+            counted_in = zip(self.workers.tolist(), per.tolist(), strict=True)
+            found = [measured[n] / steps if n in measured else None for n, steps in counted_in]
             columns["measured"] = np.array(found, dtype=object)
         utilization = zip(self.stations, self.utilization.T, strict=True)
         return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
