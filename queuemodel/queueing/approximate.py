@@ -82,7 +82,7 @@ def solved_approximately(low: Lowered, method: str, reason: str = "") -> Solutio
 
 def _expected_error(low: Lowered, method: str) -> float:
     """The 95th percentile of the throughput's error on random networks of this kind, NaN where none is measured."""
-    several = bool(low.why_not_plain())
+    several = bool(low.why_not_single_servers())
     if any(s.rates is not None for s in low.network.stations) or (several and low.network.open_classes):
         return math.nan
     kind = "several-servers" if several else "single-servers"

@@ -142,7 +142,7 @@ def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
     upper_X = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
     if kind == "asymptotic":
         return Bounds(N, np.asarray(lower_X), np.asarray(upper_X), Z, kind)
-    if why := low.why_not_plain() or why:
+    if why := low.why_not_single_servers() or why:
         raise ModelError(
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
@@ -317,7 +317,7 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     ax.plot(solution.populations, X, color=MODEL, zorder=3, label="predicted", **dots(len(X)))
     bound_lines(ax, N, loose.upper, loose.lower)
     low = lower(network)
-    if not (low.why_not_plain() or low.why_not_product_form()):
+    if not (low.why_not_single_servers() or low.why_not_product_form()):
         tight = _bounds(network, N, "balanced-job")
         ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
     ax.set(xlabel="population (customers)", ylabel="throughput (cycles/s)")

@@ -110,7 +110,7 @@ class Lowered:
                 return why
         return None
 
-    def why_not_plain(self) -> str | None:
+    def why_not_single_servers(self) -> str | None:
         """Which station is no single server of constant speed and no delay; or None."""
         for s in self.network.stations:
             if s.rates is not None:
