@@ -310,7 +310,7 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
     low = lower(network)
     if not (low.why_not_single_servers() or low.why_not_product_form()):
         tight = _bounds(network, N, "balanced-job")
-        style = {"color": drawing.BOUND, "alpha": 0.25, "linewidth": 0, "label": "balanced-job bounds"}
+        style: dict[str, Any] = {"color": drawing.BOUND, "alpha": 0.25, "linewidth": 0, "label": "balanced-job bounds"}
         ax.fill_between(N, tight.lower, tight.upper, **style)
     ax.set(xlabel="population (customers)", ylabel="throughput (cycles/s)")
     ax.set(ylim=(0, 1.15 * float(max(X.max(), loose.upper.max()))), xlim=(0, 1.02 * solution.population + 0.5))

@@ -96,9 +96,9 @@ def _by_chain(low: Lowered, why: str) -> Solution:
     chain = MarkovChain(most_states=MOST_STATES if network.classes else MOST_STATES // N)
     curve = [chain.solve(network, n) for n in ([low.populations] if network.classes else range(N, 0, -1))][::-1]
     names = ("throughputs", "residence_times", "busy")
-    arrays = {name: np.concatenate([getattr(solution, name) for solution in curve]) for name in names}
+    X, R, busy = (np.concatenate([getattr(solution, name) for solution in curve]) for name in names)
     reason = f"{why}, but a small Markov chain: exact, with phase-type service of these moments"
-    return replace(curve[-1], **arrays, reason=reason)
+    return replace(curve[-1], throughputs=X, residence_times=R, busy=busy, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
