@@ -1,4 +1,4 @@
-"""Bounds on throughput that need no solution, and where they cross."""
+"""Bounds on throughput without a solution, the saturation population, and the round time at a barrier."""
 
 from __future__ import annotations
 
@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..base import drawing
 from ..base.checks import by_keyword, require_choice, require_count
-from ..base.drawing import (
-    BOUND,
-    MODEL,
-    bound_lines,
-    dots,
-    finish_axes,
-    mark_saturation,
-    new_axes,
-    styles,
-    whole_numbers,
-)
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .lowered import lower
@@ -30,6 +20,9 @@ from .stations import LARGEST_POPULATION, number_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: Largest number of states of a barrier's chain (customers at each stage).
+MOST_STATES = 500_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -71,7 +64,7 @@ class Bounds(Result):
         })  # fmt: skip
 
     def caption(self) -> str:
-        """Kind of bounds, and the bounded quantity."""
+        """Method, measures and think time."""
         return f"{self.method} bounds on throughput (1/s) and response time (s), think time {self.think_time:g} s"
 
 
@@ -132,17 +125,17 @@ def _require_one_closed(network: Network, what: str) -> None:
 
 
 def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
-    """At any populations from 1, whole or not."""
-    whole = lower(network, math.ceil(N.max()))
-    low, why = whole.closed, whole.why_not_product_form()
+    """Bounds at populations from 1, whole or not."""
+    every = lower(network, math.ceil(N.max()))
+    low, why = every.closed, every.why_not_product_form()
     if why and network.open_classes:
         raise ModelError(f"bounds: {why}; beside open classes all bounds are for product form")
     Z = float(low.think[0])
-    lower_X = N / (N * low.most.sum() + Z)
-    upper_X = np.minimum(N / (float(low.Z[0]) + low.least.sum()), 1.0 / max(float(low.load.max()), 1e-300))
+    lower_X = N / (N * low.max_residence.sum() + Z)  # the others are always ahead at every station
+    upper_X = np.minimum(N / (float(low.Z[0]) + low.min_residence.sum()), 1.0 / max(float(low.load.max()), 1e-300))
     if kind == "asymptotic":
         return Bounds(N, np.asarray(lower_X), np.asarray(upper_X), Z, kind)
-    if why := low.why_not_plain() or why:
+    if why := low.why_not_single_servers() or why:
         raise ModelError(
             f"bounds: {why}; {kind} bounds are for product form with single servers, use kind='asymptotic'"
         )
@@ -152,31 +145,33 @@ def _bounds(network: Network, N: np.ndarray, kind: str) -> Bounds:
 
 
 def _balanced_job(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
-    D, largest = demand.sum(), demand.max()
-    upper = N / (D + Z + (N - 1) * demand.mean() / (1 + Z / D))
-    return N / (D + Z + (N - 1) * largest / (1 + Z / (N * D))), np.minimum(upper, 1.0 / largest)
+    D, D_max = demand.sum(), demand.max()
+    upper = N / (D + Z + (N - 1) * demand.mean() / (1 + Z / D))  # as if all K stations had the mean demand
+    lower = N / (D + Z + (N - 1) * D_max / (1 + Z / (N * D)))  # as if D / D_max stations had the largest
+    return lower, np.minimum(upper, 1.0 / D_max)
 
 
 def _proportional(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
-    D, largest, n = demand.sum(), demand.max(), N[..., None]
-    share = demand / largest  # at most 1, so that no power overflows
-    slow = largest * (share**n).sum(axis=-1) / (share ** (n - 1)).sum(axis=-1)
-    fast = largest * (share**2).sum() / share.sum()
-    upper = np.minimum(N / (D + Z + np.maximum(N - 1 - Z / largest, 0) * fast), 1.0 / largest)
-    return N / (D + Z + (N - 1) * slow), upper
+    D, D_max, n = demand.sum(), demand.max(), N[..., None]
+    share = demand / D_max  # at most 1, so that no power overflows
+    longest = D_max * (share**n).sum(axis=-1) / (share ** (n - 1)).sum(axis=-1)  # sum D_k**N / sum D_k**(N-1)
+    shortest = D_max * (share**2).sum() / share.sum()  # sum D_k**2 / sum D_k: queues in proportion to demands
+    upper = np.minimum(N / (D + Z + np.maximum(N - 1 - Z / D_max, 0) * shortest), 1.0 / D_max)
+    return N / (D + Z + (N - 1) * longest), upper
 
 
-def _geometric(N: np.ndarray, everywhere: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
-    D, Dmax, n = everywhere.sum(), everywhere.max(), N[..., None]
-    demand = everywhere[everywhere < Dmax * (1 - 1e-15)]
-    spread = (everywhere**2).sum() / everywhere.sum()
-    thinking = Z * np.minimum(1.0 / Dmax, np.maximum(n - 2, 0) / (D + Z))
-    most = np.minimum(1.0 / Dmax, (n - 1) / (D + Z + spread * np.maximum(n - 2 - thinking, 0)))  # at N - 1
+def _geometric(N: np.ndarray, demand: np.ndarray, Z: float) -> tuple[np.ndarray, np.ndarray]:
+    D, D_max, n = demand.sum(), demand.max(), N[..., None]
+    below = demand[demand < D_max * (1 - 1e-15)]  # demands of stations that are no bottleneck
+    spread = (demand**2).sum() / demand.sum()
+    thinking = Z * np.minimum(1.0 / D_max, np.maximum(n - 2, 0) / (D + Z))  # upper bound on X Z at N - 2
+    X_before = np.minimum(1.0 / D_max, (n - 1) / (D + Z + spread * np.maximum(n - 2 - thinking, 0)))  # at N - 1
     X = []
-    for y, others in ((demand * (n - 1) / (Z + D + Dmax * (n - 1)), N - 1), (demand * most, N)):
-        Q = (y - y**n) / (1 - y)  # the paper's think-time terms differ in the population they take
-        b = Z + D + Dmax * (N - 1) - ((Dmax - demand) * Q).sum(axis=-1)
-        X.append(2 * N / (b + np.sqrt(np.maximum(b * b - 4 * Z * Dmax * others, 0.0))))
+    for y, others in ((below * (n - 1) / (Z + D + D_max * (n - 1)), N - 1), (below * X_before, N)):
+        Q = (y - y**n) / (1 - y)  # y + ... + y**(N-1)
+        # X (b - Z D_max X n/N) = N, bottlenecks holding what Q and thinking leave; the bounds differ in n: N - 1 and N
+        b = Z + D + D_max * (N - 1) - ((D_max - below) * Q).sum(axis=-1)
+        X.append(2 * N / (b + np.sqrt(np.maximum(b * b - 4 * Z * D_max * others, 0.0))))
     return X[0], X[1]
 
 
@@ -203,11 +198,7 @@ def saturation_population(network: Network) -> float:
     _require_one_closed(network, "saturation population")
     low = replace(lower(network).closed, N=np.array([max([1, *[len(s.rates) for s in network.stations if s.rates]])]))
     largest = float(low.load.max())
-    return float(low.Z[0] + low.least.sum()) / largest if largest > 0 else float("inf")
-
-
-#: More states (numbers of customers at each stage) are refused.
-MOST_STATES = 500_000
+    return float(low.Z[0] + low.min_residence.sum()) / largest if largest > 0 else float("inf")
 
 
 @by_keyword
@@ -247,23 +238,23 @@ def barrier_time(network: Network, *, population: int) -> float:
         rates.append([n / network.think_time for n in range(N + 1)])
     for station, d in zip(network.stations, network.service_demand.tolist(), strict=True):
         if d > 0:
-            rates.append([0.0, *(station.speeds(N) / d).tolist()])
+            rates.append([0.0, *(station.speeds(N) / d).tolist()])  # completions per second: mu(n) / D
     stages = len(rates)
     if (count := math.comb(N + stages, stages)) > MOST_STATES:
         raise ModelError(
             f"barrier: {count:,} states for {N} customers at {stages} stages, more than {MOST_STATES:,}; "
             "take fewer customers or stations"
         )
-    # how many customers have finished stage 1, 2, ...: not increasing, and each step adds one somewhere
+    # a state: customers past stage 1, 2, ..., not increasing; a transition adds one, so that successors come first here
     states = itertools.combinations_with_replacement(range(N, -1, -1), stages)
     times = {next(states): 0.0}
-    for done in states:  # T = (1 + sum of rate_k T(after k)) / sum of rates; what may follow comes before it here
-        total, gain = 0.0, 1.0
-        for k, here in enumerate(map(int.__sub__, (N, *done), done)):
-            if here > 0:
-                total += rates[k][here]
-                gain += rates[k][here] * times[(*done[:k], done[k] + 1, *done[k + 1 :])]
-        times[done] = gain / total
+    for state in states:
+        total, weighted = 0.0, 1.0
+        for k, n in enumerate(map(int.__sub__, (N, *state), state)):  # n customers in stage k
+            if n > 0:
+                total += rates[k][n]
+                weighted += rates[k][n] * times[(*state[:k], state[k] + 1, *state[k + 1 :])]
+        times[state] = weighted / total  # T = (1 + sum of rate_k T(after k)) / sum of rate_k
     return times[(0,) * stages]
 
 
@@ -287,12 +278,12 @@ def knee_throughput(
     u = N * demand / cycle
     s = np.maximum(width * np.sqrt(1.0 - 1.0 / N), 1e-9)
     z = (u - 1.0) / s
-    C = cycle * (ndtr(-z) + u * ndtr(z) + s * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))
+    C = cycle * (ndtr(-z) + u * ndtr(z) + s * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi))  # mean of max(1 + s Y, u)
     return np.asarray(N / C)
 
 
 def knee_width(cv: np.ndarray | float) -> np.ndarray:
-    """The saturation width s for service and think times of coefficient of variation ``cv``, 0 to 1.
+    """Saturation width s for service and think times of coefficient of variation ``cv``, 0 to 1.
 
     A line through simulations of closed first-come-first-served networks: 0.15, 0.25 and 0.40 at 0.1, 0.3 and 0.5, and
     0.65 for exponential times.
@@ -305,36 +296,35 @@ def plot_network_solution(solution: Solution, *, ax: Axes | None = None) -> Axes
 
     Of several closed classes, or of open ones alone, draw each station's utilization by class.
     """
-    ax = ax or new_axes()
+    ax = ax or drawing.new_axes()
     network, X = solution.network, solution.throughputs
     if network.classes and len(network.classes) - len(network.open_classes) != 1:
         return _plot_utilization(solution, ax)
     knee = saturation_population(network)
     N = np.union1d(np.linspace(1, solution.population, 200), min(max(knee, 1), solution.population))
     loose = _bounds(network, N, "asymptotic")
-    if network.classes:  # of the closed one
+    if network.classes:  # of the closed class
         X = solution.class_throughput[[not c.is_open for c in network.classes]]
-    ax.plot(solution.populations, X, color=MODEL, zorder=3, label="predicted", **dots(len(X)))
-    bound_lines(ax, N, loose.upper, loose.lower)
+    ax.plot(solution.populations, X, color=drawing.MODEL, zorder=3, label="predicted", **drawing.dots(len(X)))
+    drawing.bound_lines(ax, N, loose.upper, loose.lower)
     low = lower(network)
-    if not (low.why_not_plain() or low.why_not_product_form()):
+    if not (low.why_not_single_servers() or low.why_not_product_form()):
         tight = _bounds(network, N, "balanced-job")
-        ax.fill_between(N, tight.lower, tight.upper, color=BOUND, alpha=0.25, linewidth=0, label="balanced-job bounds")
+        style: dict[str, Any] = {"color": drawing.BOUND, "alpha": 0.25, "linewidth": 0, "label": "balanced-job bounds"}
+        ax.fill_between(N, tight.lower, tight.upper, **style)
     ax.set(xlabel="population (customers)", ylabel="throughput (cycles/s)")
     ax.set(ylim=(0, 1.15 * float(max(X.max(), loose.upper.max()))), xlim=(0, 1.02 * solution.population + 0.5))
-    mark_saturation(ax, knee, solution.bottleneck)
-    whole_numbers(ax)
-    finish_axes(ax)
+    drawing.mark_saturation(ax, knee, solution.bottleneck)
+    drawing.whole_numbers(ax)
+    drawing.finish_axes(ax)
     return ax
 
 
 def _plot_utilization(solution: Solution, ax: Axes) -> Axes:
-    network, below = solution.network, np.zeros(len(solution.network.stations))
-    queues = ~network.is_delay
-    names = [name for name, queue in zip(network.names, queues, strict=True) if queue]
-    for (name, look), U in zip(styles(network.class_names).items(), solution.class_utilization.T, strict=True):
-        ax.bar(names, U[queues], bottom=below[queues], color=look["color"], label=name)
-        below += U
+    network, queues = solution.network, ~solution.network.is_delay
+    names, U = np.array(network.names)[queues], solution.class_utilization[queues].T
+    for (name, look), height, top in zip(drawing.styles(network.class_names).items(), U, U.cumsum(axis=0), strict=True):
+        ax.bar(names, height, bottom=top - height, color=look["color"], label=name)
     ax.set(ylabel="utilization of each server", ylim=(0, 1.05))
-    finish_axes(ax)
+    drawing.finish_axes(ax)
     return ax

@@ -1,4 +1,4 @@
-"""Exact answers of product-form networks: what is alike is merged, then the cheapest recursion is taken."""
+"""Exact measures of product-form networks: identical chains are merged, then the cheapest recursion is taken."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """Chains with their delays folded into think times, idle ones left out and identical ones made one."""
+    """Chains with delays folded into think times, without idle chains; identical chains are merged."""
 
     D: np.ndarray  # (C, K): demands at the stations that queue
     Z: np.ndarray
     N: np.ndarray
-    stations: list[int]  # which those are
-    speeds: list[np.ndarray | None]  # theirs, by `speeds_of`
-    member: list[list[int]]  # the chains that each merged one stands for
+    stations: list[int]  # indices of these stations
+    speeds: list[np.ndarray | None]  # their speeds, by `speeds_of`
+    member: list[list[int]]  # original chains of each merged chain
 
 
 def merge(low: Lowered) -> Merged:
     queues, Z, D = low.queues.tolist(), low.think, low.closed_demand
-    alike: dict[tuple[float, ...], list[int]] = {}
+    chains: dict[tuple[float, ...], list[int]] = {}  # by think time and demands
     for c in np.flatnonzero(low.N > 0).tolist():
-        alike.setdefault((float(Z[c]), *D[queues, c].tolist()), []).append(c)
-    member = sorted(alike.values(), key=lambda group: -int(low.N[group].sum()))  # the largest first
+        chains.setdefault((float(Z[c]), *D[queues, c].tolist()), []).append(c)
+    member = sorted(chains.values(), key=lambda group: -int(low.N[group].sum()))  # the largest first
     first = [group[0] for group in member]
     N = np.array([low.N[group].sum() for group in member], dtype=np.int64)
     speeds = [speeds_of(low, k, int(N.sum())) for k in queues]
@@ -54,14 +54,14 @@ def merge(low: Lowered) -> Merged:
 def expand(
     low: Lowered, merged: Merged, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None, **about: Any
 ) -> Solution:
-    """Measures of merged chains (X (C,), Q (C, K), busy (K,)) distributed to each class and each station."""
+    """Measures of every class and station from those of merged chains, X (C,), Q (C, K) and busy (K,)."""
     K, C = low.D.shape
     all_X, all_Q, all_busy = np.zeros(C), np.zeros((K, C)), None
     for m, group in enumerate(merged.member):
-        part = low.N[group] / merged.N[m]
+        part = low.N[group] / merged.N[m]  # identical customers have equal shares
         all_X[group] = X[m] * part
         all_Q[np.ix_(merged.stations, group)] = Q[m][:, None] * part
-    all_Q[low.delay] = low.D[low.delay] * all_X
+    all_Q[low.delay] = low.D[low.delay] * all_X  # Little's law, R = D
     if busy is not None:
         all_busy = np.full(K, np.nan)
         all_busy[merged.stations] = busy
@@ -78,19 +78,19 @@ def with_open(
     An open customer finds n closed ones with probability ``closed_marginal(k)[n]``, and then stays D (n+1) / a(n+1), a
     being the `speeds_beside_open`: D (1 + Q) / (1 - rho) at a single server, D at a delay.
     """
-    K, there = len(Q), low.arrivals > 0
-    slower, busy = np.ones(K), np.full(K, np.nan) if busy is None else busy
-    for k in np.flatnonzero((low.D[:, there] > 0).any(axis=1) & ~low.delay).tolist():
+    K, is_open = len(Q), low.arrivals > 0
+    stretch, busy = np.ones(K), np.full(K, np.nan) if busy is None else busy  # stretch: R / D of open customers
+    for k in np.flatnonzero((low.D[:, is_open] > 0).any(axis=1) & ~low.delay).tolist():
         station, rho = low.network.stations[k], float(low.open_load[k])
         if station.rates is None and station.servers == 1:
-            slower[k] = (1.0 + Q[k].sum()) / (1.0 - rho)
+            stretch[k] = (1.0 + Q[k].sum()) / (1.0 - rho)  # R = D (1 + Q_closed) / (1 - rho)
         else:
             p = closed_marginal(k)
-            slower[k] = p @ (np.arange(1.0, len(p) + 1) / low.speeds(k, len(p)))
+            stretch[k] = p @ (np.arange(1.0, len(p) + 1) / low.speeds(k, len(p)))  # sum of p(n) (n+1) / a(n+1)
             no_closed = p[0] if np.isnan(busy[k]) else 1.0 - busy[k]
-            busy[k] = 1.0 - no_closed * speeds_beside_open(station.listed_speeds, rho, 0)[1]
-    X[there] = low.arrivals[there]
-    Q[:, there] = (low.D * slower[:, None] * X)[:, there]
+            busy[k] = 1.0 - no_closed * speeds_beside_open(station.listed_speeds, rho, 0)[1]  # 1 - P(no customer)
+    X[is_open] = low.arrivals[is_open]  # flow balance
+    Q[:, is_open] = (low.D * stretch[:, None] * X)[:, is_open]  # Little's law
     return busy
 
 
@@ -105,27 +105,27 @@ class Lattice:
         self.points = np.indices(shape).reshape(len(shape), -1).T
         visited = np.flatnonzero((self.D > 0).any(axis=0)).tolist()
         self.dependent = [k for k in visited if self.speeds[k] is not None]
-        thinking = self.factor(merged.Z, np.arange(1.0, self.N.sum() + 1))  # a delay
+        thinking = self.factor(merged.Z, np.arange(1.0, self.N.sum() + 1))  # a delay: mu(n) = n
         self.base = reduce(self.add, [k for k in visited if self.speeds[k] is None], thinking)
-        self.total = reduce(self.add, self.dependent, self.base)
+        self.total = reduce(self.add, self.dependent, self.base)  # G(n) = sum over i <= n of f_k(i) G_without_k(n - i)
 
     def factor(self, D: np.ndarray, mu: np.ndarray) -> Pairs:
-        """f(n) of each population at one station."""
+        """Factors f(n) of each population at a station."""
         f = np.zeros(self.size), np.zeros(self.size, dtype=np.int64)
         factor(D, mu, self.N, self.strides, *f)
         return f
 
     def add(self, constants: Pairs, k: int) -> Pairs:
-        """Constants with station k, whose last rate, where it is the highest, leaves a short convolution."""
+        """Constants with station k added; the convolution is short where the last rate is the highest."""
         m, e = constants[0].copy(), constants[1].copy()
         mu, D = self.speeds[k], self.D[:, k]
         if mu is None:
             geometric(D, self.N, self.strides, m, e)
             return m, e
         f, exponents = self.factor(D, mu)
-        there = self.points.sum(axis=1)
+        n = self.points.sum(axis=1)
         if is_bounded(mu):  # f(n) - D/mu(m) f(n-1) = f(n) (1 - mu(n)/mu(m)) >= 0 ends at n = m: no subtraction
-            f = f * np.where(there > 0, 1.0 - mu[np.clip(there, 1, len(mu)) - 1] / mu[-1], 1.0)
+            f = f * np.where(n > 0, 1.0 - mu[np.clip(n, 1, len(mu)) - 1] / mu[-1], 1.0)
         at = np.flatnonzero(f > 0)
         convolve(self.points[at], at, f[at], exponents[at], self.N, m, e)
         if is_bounded(mu):
@@ -136,29 +136,29 @@ class Lattice:
     def without(self) -> dict[int, Pairs]:
         """Constants without each load-dependent station, all others added (divide and conquer)."""
 
-        def each(stations: list[int], done: Pairs) -> dict[int, Pairs]:
+        def split(stations: list[int], constants: Pairs) -> dict[int, Pairs]:
             if len(stations) < 2:
-                return dict.fromkeys(stations, done)
-            half = len(stations) // 2
-            first, second = stations[:half], stations[half:]
-            return each(first, reduce(self.add, second, done)) | each(second, reduce(self.add, first, done))
+                return dict.fromkeys(stations, constants)
+            left, right = stations[: len(stations) // 2], stations[len(stations) // 2 :]
+            with_right, with_left = reduce(self.add, right, constants), reduce(self.add, left, constants)
+            return split(left, with_right) | split(right, with_left)
 
-        return each(self.dependent, self.base)
+        return split(self.dependent, self.base)
 
 
 def solve_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X (C,), Q (C, K) and the probabilities (K,) that a customer is there (NaN at stations of constant rate)."""
     work = Lattice(merged)
-    (m, e), before = work.total, work.size - 1 - work.strides
-    X = _number(m[before] / m[-1], e[before] - e[-1])
+    (m, e), before = work.total, work.size - 1 - work.strides  # before: index of N - e_c
+    X = _number(m[before] / m[-1], e[before] - e[-1])  # X_c = G(N - e_c) / G(N)
     Q, busy = np.zeros(merged.D.shape), np.full(len(merged.stations), np.nan)
     for k, mu in enumerate(merged.speeds):
         if mu is None:
-            twice = work.add(work.total, k)
-            Q[:, k] = merged.D[:, k] * _number(twice[0][before] / m[-1], twice[1][before] - e[-1])
+            g, exponents = work.add(work.total, k)  # Q_ck = D_ck G+k(N - e_c) / G(N), G+k with station k twice
+            Q[:, k] = merged.D[:, k] * _number(g[before] / m[-1], exponents[before] - e[-1])
         else:
-            (f, exponents), (rest, others) = work.factor(merged.D[:, k], mu), work.without[k]
-            p = _number(f * rest[::-1] / m[-1], exponents + others[::-1] - e[-1])
+            (f, f_e), (g, g_e) = work.factor(merged.D[:, k], mu), work.without[k]
+            p = _number(f * g[::-1] / m[-1], f_e + g_e[::-1] - e[-1])  # p_k(n) = f_k(n) G_without_k(N - n) / G(N)
             Q[:, k], busy[k] = p @ work.points, 1.0 - p[0]
     return X, Q, busy
 
@@ -168,7 +168,7 @@ def _by_constants(low: Lowered, merged: Merged) -> Solution:
     N, K = int(merged.N[0]), len(low.D)
     work = Lattice(merged)
     m, e = work.total
-    X = _number(m[:-1] / m[1:], e[:-1] - e[1:])
+    X = _number(m[:-1] / m[1:], e[:-1] - e[1:])  # X(n) = G(n-1) / G(n)
     if all(mu is None or (is_bounded(mu) and np.all(np.diff(mu) >= 0)) for mu in merged.speeds):
         X = np.maximum.accumulate(X)  # it grows with n; rounding must not make it look otherwise
     R, busy = np.zeros((K, N)), np.full((N, K), np.nan)
@@ -176,8 +176,8 @@ def _by_constants(low: Lowered, merged: Merged) -> Solution:
     for i, k in enumerate(merged.stations):
         mu, empty, speeds, bounded = merged.speeds[i], np.ones(N + 1), np.ones(1), True
         if mu is not None:
-            rest, exponents = work.without[i]
-            empty, bounded = _number(rest / m, exponents - e), is_bounded(mu)
+            g, exponents = work.without[i]
+            empty, bounded = _number(g / m, exponents - e), is_bounded(mu)  # p(0|n) = G_without_k(n) / G(n)
             speeds = mu if bounded else extended(mu, N)
             busy[:, k] = 1.0 - empty[1:]
         residence(low.D[k, 0], speeds, bounded, X, empty, R[k])
@@ -191,7 +191,7 @@ def lattice_cost(merged: Merged) -> tuple[float, float]:
     points, total = math.prod(int(n) + 1 for n in merged.N), int(merged.N.sum())
     C, rates = len(merged.N), [mu for mu in merged.speeds if mu is not None]
     reach = [min(len(mu), total + 1) if is_bounded(mu) else total + 1 for mu in rates]
-    terms = sum(min(points, math.comb(n - 1 + C, C)) for n in reach)
+    terms = sum(min(points, math.comb(n - 1 + C, C)) for n in reach)  # populations of C classes below n in all
     rounds = 2 + math.ceil(math.log2(max(1, len(rates))))
     return points * (2.0 * C * len(merged.speeds) + rounds * 2.0 * terms), points * (16.0 * (rounds + 3) + 8.0 * C)
 
@@ -221,17 +221,17 @@ def _closed_marginal(low: Lowered, k: int) -> np.ndarray:
     work, size = lattice_cost(merged)
     if work > MOST_WORK or size > MEMORY:
         _refuse([("marginal distribution", work, size)], len(merged.N), N)
-    i, among = merged.stations.index(k), np.arange(len(merged.stations))
-    speeds = [mu for at, mu in enumerate(merged.speeds) if at != i]
-    rest = Lattice(replace(merged, D=np.ascontiguousarray(merged.D[:, among != i]), speeds=speeds))
+    i = merged.stations.index(k)
+    speeds = merged.speeds[:i] + merged.speeds[i + 1 :]
+    others = Lattice(replace(merged, D=np.delete(merged.D, i, axis=1), speeds=speeds))
     mu = np.arange(1.0, N + 1) if low.network.stations[k].is_delay else merged.speeds[i]
-    f, m = rest.factor(merged.D[:, i], np.ones(1) if mu is None else mu), rest.total
-    weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]
+    f, m = others.factor(merged.D[:, i], np.ones(1) if mu is None else mu), others.total
+    weight, exponents = f[0] * m[0][::-1], f[1] + m[1][::-1]  # p_k(n) ~ f_k(n) G_without_k(N - n)
     weight = _number(weight, exponents - exponents[weight > 0].max())
-    return np.bincount(rest.points.sum(axis=1), weight / weight.sum(), N + 1)
+    return np.bincount(others.points.sum(axis=1), weight / weight.sum(), N + 1)
 
 
-#: Probabilities of more customers that are together below this are left out.
+#: Tail of a distribution that is left out.
 SMALLEST_TAIL = 1e-12
 
 
@@ -241,7 +241,7 @@ def _beside_open(p: np.ndarray, mu: np.ndarray, rho: float) -> np.ndarray:
     total, m = np.zeros(len(p) + most), np.arange(1.0, most)
     for n, share in enumerate(p.tolist()):
         speed = mu[np.minimum(n + m.astype(int), len(mu)) - 1]
-        weight = np.append(0.0, np.log(rho * (n + m) / (m * speed)).cumsum())
+        weight = np.append(0.0, np.log(rho * (n + m) / (m * speed)).cumsum())  # C(n+m, m) rho**m / (mu(n+1)..mu(n+m))
         weight = np.exp(weight - weight.max())
         total[n : n + most] += share * weight / weight.sum()
     return total[: np.flatnonzero(total[::-1].cumsum()[::-1] > SMALLEST_TAIL)[-1] + 1]
@@ -284,7 +284,7 @@ def marginal_distribution(network: Network, station: str | int, *, population: A
     if not open_work:
         return p
     if low.delay[k]:
-        most = len(p) + int(open_work + 60.0 * (1.0 + math.sqrt(open_work)))
+        most = len(p) + int(open_work + 60.0 * (1.0 + math.sqrt(open_work)))  # Poisson: mean and variance open_work
         return _beside_open(p, np.arange(1.0, most), open_work)
     return _beside_open(p, network.stations[k].listed_speeds, open_work)
 
@@ -321,7 +321,7 @@ def response_percentile(network: Network, station: str, share: float) -> float:
         )
     label = network.labels[int(np.flatnonzero(visiting)[0])]
     mu, m = 1.0 / s.time_of(label), s.servers
-    wait = 0.0 if s.is_delay else 1.0 - p[: int(m)].sum()
+    wait = 0.0 if s.is_delay else 1.0 - p[: int(m)].sum()  # P(wait) = P(n >= m): Poisson arrivals see time averages
     a = 2 * mu if s.is_delay else mu * m - float(network.class_visit_ratios[k] @ network.arrival_rates)
     a *= 1.0 + 1e-9 * (abs(a - mu) < 1e-9 * mu)  # the limit of a double rate, to nine digits
 
@@ -354,8 +354,8 @@ class ExactMVA:
 
 def solved_exactly(low: Lowered) -> Solution:
     """The solution by the cheapest exact recursion of a network with product form, or a refusal with the numbers."""
-    if not low.network.classes and not low.why_not_plain():
-        return _plain(low)
+    if not low.network.classes and not low.why_not_single_servers():
+        return _single_class_single_servers(low)
     merged = merge(low)
     if not len(merged.N):
         nobody = np.zeros((0, len(merged.stations)))
@@ -398,17 +398,14 @@ def _refuse(options: list[tuple[str, float, float]], C: int, total: int) -> NoRe
     )
 
 
-def _plain(low: Lowered) -> Solution:
-    """Single servers of constant speed and one kind of customer: the usual what-if, kept fast."""
+def _single_class_single_servers(low: Lowered) -> Solution:
+    """The recursion over the populations of one class (Reiser and Lavenberg, 1980): the usual what-if, kept fast."""
     N, D, delay, Z = int(low.N[0]), low.D[:, 0], low.delay, float(low.Z[0])
     size = 8 * N * (len(D) + 1)
     if size > MEMORY:
         _refuse([("exact MVA", float(N * len(D)), size)], 1, N)
-    if True in delay.tolist():
-        X, R = recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
-        R[:, delay] = D[delay]
-    else:
-        X, R = recursion(D, Z, N)
+    X, R = recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
+    R[:, delay] = D[delay]
     why = "single class with product form: the recursion is exact and cheap"
     return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
 
@@ -416,49 +413,49 @@ def _plain(low: Lowered) -> Solution:
 def _over_lattice(merged: Merged) -> tuple[np.ndarray, np.ndarray, None]:
     X, R = np.zeros(len(merged.N)), np.zeros(merged.D.shape)
     lattice(merged.D, merged.Z, merged.N, X, R)
-    return X, X[:, None] * R, None
+    return X, X[:, None] * R, None  # Little's law
 
 
 def _by_customer(merged: Merged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (C,), Q (C, K) and how often a customer is there (K,): the transpose of RECAL (Conway and Georganas, 1986)."""
+    """X (C,), Q (C, K) and P(n_k > 0) (K,) by the transpose of RECAL (Conway and Georganas, 1986)."""
     (C, K), total = merged.D.shape, int(merged.N.sum())
     n = np.arange(1.0, total + 1)
     steps = np.array([n / (1.0 if mu is None else extended(mu, total)) for mu in merged.speeds])
     scale = np.exp(np.maximum(np.log(steps).mean(axis=1).max(), np.log(steps[:, 0]).max()))
-    weights = np.hstack([np.ones((K, 1)), np.cumprod(steps / scale, axis=1)])
+    weights = np.hstack([np.ones((K, 1)), np.cumprod(steps / scale, axis=1)])  # n! / (mu(1) ... mu(n)) / scale**n
     unit = float((merged.D.sum() + merged.Z.sum()) / merged.D.size)
     D, Z = merged.D * scale / unit, merged.Z / unit
-    one = [np.s_[(slice(None),) * k + (slice(1, None),)] for k in range(K)]  # a customer at station k
-    less = [np.s_[(slice(None),) * k + (slice(None, -1),)] for k in range(K)]
+    tail = [np.s_[(slice(None),) * k + (slice(1, None),)] for k in range(K)]  # n_k >= 1
+    head = [np.s_[(slice(None),) * k + (slice(None, -1),)] for k in range(K)]  # n_k - 1
 
-    def with_another(A: np.ndarray, c: int, to: list, source: list) -> np.ndarray:
+    def with_customer(A: np.ndarray, c: int, to: list, source: list) -> np.ndarray:
         after = Z[c] * A
         for k in range(K):
-            after[to[k]] += D[c, k] * A[source[k]]
-        return after / after.max()
+            after[to[k]] += D[c, k] * A[source[k]]  # P'(n) = Z_c P(n) + sum_k D_ck P(n - e_k)
+        return after / after.max()  # a common factor cancels in X and Q
 
-    # P weighs the numbers of customers at stations of those placed so far, B what those to come make of each
+    # P(n): weight of the customers placed so far being at stations n; B(n): of all completions from n
     P, before = np.zeros((total + 1,) * K), []
     P[(0,) * K] = 1.0
     for c in range(C):
         for _ in range(merged.N[c]):
-            last, P = P, with_another(P, c, one, less)
-        before.append(last)
+            last, P = P, with_customer(P, c, tail, head)
+        before.append(last)  # without the last customer of class c
     B = np.where(np.indices(P.shape).sum(axis=0) <= total, 1.0, 0.0)
     for k in range(K):
         B *= weights[k].reshape(-1, *[1] * (K - 1 - k))
     weight = P * B
     busy = np.array([1.0 - weight.take(0, axis=k).sum() / weight.sum() for k in range(K)])
-    X, Q, least = np.zeros(C), np.zeros((C, K)), 1.0
+    X, Q, smallest = np.zeros(C), np.zeros((C, K)), 1.0
     for c in reversed(range(C)):
-        out = (before[c] * B).sum()
-        there = np.array([D[c, k] * (before[c][less[k]] * B[one[k]]).sum() for k in range(K)])
-        whole = Z[c] * out + there.sum()
-        least = min(least, whole)
-        X[c], Q[c] = merged.N[c] * out / whole, merged.N[c] * there / whole
+        outside = (before[c] * B).sum()  # ~ G(N - e_c)
+        stays = np.array([D[c, k] * (before[c][head[k]] * B[tail[k]]).sum() for k in range(K)])
+        whole = Z[c] * outside + stays.sum()  # ~ G(N)
+        smallest = min(smallest, whole)
+        X[c], Q[c] = merged.N[c] * outside / whole, merged.N[c] * stays / whole
         for _ in range(merged.N[c]):
-            B = with_another(B, c, less, one)
-    if not least > 1e-200:
+            B = with_customer(B, c, head, tail)
+    if not smallest > 1e-200:
         raise ModelError(
             "exact recursion by customer: demands differ too much for its range; use ApproximateMVA('linearizer')"
         )

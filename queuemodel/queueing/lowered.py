@@ -1,4 +1,4 @@
-"""A network's numbers for those who solve, bound or write it: chains, demands, delays, speeds, routes.
+"""Arrays of a network for solvers, bounds and files: chains, demands, delays, speeds, routes.
 
 Open classes are chains without population. Product form reduces a mixed network to a closed one (Lavenberg and Sauer,
 1983; Bruell, Balbo and Afshari, 1984): an open load rho, the work per second that arrives, leaves closed customers
@@ -18,23 +18,26 @@ from ..base.errors import ModelError
 from .network import Network
 from .stations import LARGEST_POPULATION
 
+#: Most servers beside open classes: the speeds take time in proportion to their square.
+MOST_OPEN_SERVERS = 5_000
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """A network's numbers at a population, its C classes merged into the chains that customers stay in."""
+    """Arrays of a network at a population, its C classes merged into the chains that customers stay in."""
 
     network: Network
     N: np.ndarray  # (chains,): populations; one chain without classes
     populations: tuple[int, ...]  # of classes; empty without
     D: np.ndarray  # (K, chains): service demands, seconds per cycle
     Z: np.ndarray  # (chains,): seconds per cycle outside all stations
-    delay: np.ndarray  # (K,): without queueing
+    delay: np.ndarray  # (K,): whether a station is a delay
     arrivals: np.ndarray  # (chains,): arrivals per second, 0 of closed chains
     open_load: np.ndarray  # (K,): seconds of work that open chains bring per second, 0 at delays
 
     @property
     def share(self) -> np.ndarray:
-        """Each class's part in its chain's demand at a station, in its visits where they take no time, shape (K, C)."""
+        """Each class's share of its chain's demand at a station (of its visits where service takes no time), (K, C)."""
         V, D = self.network.class_visit_ratios, self.network.class_service_demand
         share = np.zeros(D.shape)
         for members in map(list, self.network.chains):
@@ -54,15 +57,15 @@ class Lowered:
         return self.Z + self.D[self.delay].sum(axis=0)
 
     def counts_with(self, most_open: int) -> tuple[int, ...]:
-        """Customers of each class, C of them, where an open class has that many, most of them about to arrive."""
+        """Customers of each class, C of them: ``most_open`` of an open class, at stations or about to arrive."""
         counts = self.populations or (int(self.N[0]),)
         return tuple(most_open if rate else n for n, rate in zip(counts, self.network.arrival_rates, strict=True))
 
     @property
     def closed(self) -> Lowered:
-        """Closed chains alone, beside the open load."""
-        there = self.arrivals == 0
-        return replace(self, N=self.N[there], D=self.D[:, there], Z=self.Z[there], arrivals=self.arrivals[there])
+        """The closed chains, beside the open load."""
+        c = self.arrivals == 0
+        return replace(self, N=self.N[c], D=self.D[:, c], Z=self.Z[c], arrivals=self.arrivals[c])
 
     @property
     def closed_demand(self) -> np.ndarray:
@@ -80,38 +83,39 @@ class Lowered:
         """Seconds per cycle that each station needs at its fastest beside the open load, shape (K, C): 0 at delays."""
         total, fastest = int(self.N.sum()), []
         for s, rho in zip(self.network.stations, self.open_load, strict=True):
-            most = max(total, len(s.rates or ())) if rho else max(total, 1)
-            fastest.append(s.servers if s.rates is None else s.speeds(most).max())
-        return self.D / (np.array(fastest) - self.open_load)[:, None]
+            customers = max(total, len(s.rates or ())) if rho else max(total, 1)
+            fastest.append(s.servers if s.rates is None else s.speeds(customers).max())
+        return self.D / (np.array(fastest) - self.open_load)[:, None]  # D / (max mu - rho): X load = utilization
 
     @property
-    def least(self) -> np.ndarray:
-        """Seconds per cycle at each station, (K, C), without waiting, if each customer had the best rate."""
+    def min_residence(self) -> np.ndarray:
+        """Seconds per cycle at each station without waiting, (K, C): D over the best speed per customer."""
         return self._over(lambda mu: (mu / np.arange(1, len(mu) + 1)).max())
 
     @property
-    def most(self) -> np.ndarray:
-        """Seconds per cycle at each queue, (K, C), at its slowest."""
+    def max_residence(self) -> np.ndarray:
+        """Seconds of service per cycle at each queue, (K, C): D over its lowest speed."""
         return self._over(np.min) * ~self.delay[:, None]
 
     def _over(self, speed: Callable[[np.ndarray], float]) -> np.ndarray:
-        total, rho = max(1, int(self.N.sum())), self.open_load
-        constant = [s.rates is None and not rho[k] for k, s in enumerate(self.network.stations)]
-        return self.D / np.array([[1.0 if same else speed(self.speeds(k, total))] for k, same in enumerate(constant)])
+        total, stations = max(1, int(self.N.sum())), enumerate(self.network.stations)
+        constant = [s.rates is None and not self.open_load[k] for k, s in stations]
+        return self.D / np.array([[1.0 if fixed else speed(self.speeds(k, total))] for k, fixed in enumerate(constant)])
 
     def why_not_product_form(self) -> str | None:
+        """The condition of product form that a station breaks, or None."""
         network = self.network
         if all(s.discipline == "ps" for s in network.stations):
             return None
-        there = ((self.N > 0) | (self.arrivals > 0)).tolist()
-        present = [c for chain, some in zip(network.chains, there, strict=True) if some for c in chain]
+        active = ((self.N > 0) | (self.arrivals > 0)).tolist()
+        present = [c for chain, occupied in zip(network.chains, active, strict=True) if occupied for c in chain]
         for station, visits in zip(network.stations, network.class_visit_ratios.tolist(), strict=True):
             if why := station.why_not_product_form([network.labels[c] for c in present if visits[c] > 0]):
                 return why
         return None
 
-    def why_not_plain(self) -> str | None:
-        """Which station is no single server of constant speed and no delay; or None."""
+    def why_not_single_servers(self) -> str | None:
+        """The station that is neither a single server of constant speed nor a delay, or None."""
         for s in self.network.stations:
             if s.rates is not None:
                 return f"station {s.name!r} has load-dependent rates"
@@ -121,25 +125,20 @@ class Lowered:
 
 
 def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
-    """The numbers of a network at a population: one per class, or an int without classes (or for all of them)."""
+    """Arrays of a network at a population: one number per class, or an int without classes (or for all of them)."""
     counts = population if isinstance(population, tuple) else ()
-    D, Z, delay, opened = (
-        network.class_service_demand,
-        network.think_times,
-        network.is_delay,
-        bool(network.open_classes),
-    )
-    arrivals, load = network.arrival_rates if opened else np.zeros(len(Z)), np.zeros(len(delay))
+    D, Z, delay = network.class_service_demand, network.think_times, network.is_delay
+    arrivals, load, opened = network.arrival_rates, np.zeros(len(delay)), bool(network.open_classes)
     N = np.array(counts or [population] * len(network.chains))
-    if network.routing is not None:  # without, none switches: each class is the whole of its chain
+    if network.routing is not None:  # without a routing nobody switches: each class is the whole of its chain
         at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]
         if counts:
             N = np.array([sum(counts[c] for c in chain) for chain in chains])
         D = np.array([D[:, chain].sum(axis=1) for chain in chains]).T
-        Z = np.array([at_reference[c] @ Z[c] if len(c) > 1 else Z[c[0]] for c in chains])
+        Z = np.array([at_reference[c] @ Z[c] if len(c) > 1 else Z[c[0]] for c in chains])  # sum of V_c Z_c
         arrivals = np.array([arrivals[c[0]] for c in chains])
     if opened:
-        N, load = np.where(arrivals > 0, 0, N), np.where(delay, 0.0, D @ arrivals)
+        N, load = np.where(arrivals > 0, 0, N), np.where(delay, 0.0, D @ arrivals)  # rho_k = sum of lambda_c D_ck
     for station, demands, rho in zip(network.stations, D, load.tolist(), strict=True):
         if station.rates is None or station.rates[-1] is ...:
             continue
@@ -152,10 +151,6 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     if opened:
         _require_stability(network, load)
     return Lowered(network, N, counts, D, Z, delay, arrivals, load)
-
-
-#: Speeds of a station beside open classes take time in proportion to its servers' square.
-MOST_OPEN_SERVERS = 5_000
 
 
 def _require_stability(network: Network, load: np.ndarray) -> None:
@@ -182,12 +177,12 @@ def speeds_beside_open(mu: np.ndarray, rho: float, customers: int) -> tuple[np.n
     r - rho. From there back, one speed at a time and without a difference that could lose digits:
     E'(n) = (rho E(n) + E(n-1)) / mu for n >= 1, E'(0) = 1 + rho E(0) / mu = 1 / P(nobody).
     """
-    differ = min(customers, len(mu) + 1)
-    a, empty = np.full(differ, mu[-1] - rho), (mu[-1] - rho) / mu[-1]
+    changing = min(customers, len(mu) + 1)
+    a, empty = np.full(changing, mu[-1] - rho), (mu[-1] - rho) / mu[-1]
     for speed in mu[::-1].tolist():
-        a = a * (rho + np.append(speed * empty, a[:-1])[:differ]) / (rho + a)
-        empty = speed * empty / (speed * empty + rho)
-    return np.append(a, np.full(customers - differ, mu[-1] - rho)), empty
+        a = a * (rho + np.append(speed * empty, a[:-1])[:changing]) / (rho + a)  # a'(n) = E'(n-1) / E'(n)
+        empty = speed * empty / (speed * empty + rho)  # 1 / E'(0)
+    return np.append(a, np.full(customers - changing, mu[-1] - rho)), empty
 
 
 def speeds_of(low: Lowered, k: int, population: int) -> np.ndarray | None:
@@ -202,7 +197,7 @@ def speeds_of(low: Lowered, k: int, population: int) -> np.ndarray | None:
 
 
 def require_populations(network: Network, population: Any) -> int | tuple[int, ...]:
-    """The population: an int without classes, else one per class; a `ModelError` when it makes no sense."""
+    """The checked population: an int without classes, else a tuple with one number per class, or a `ModelError`."""
     if not network.classes:
         if not isinstance(population, int | str) and isinstance(population, Sequence | Mapping):
             raise ModelError(f"population must be a whole number for a network without classes, got {population!r}")
@@ -237,32 +232,32 @@ def require_populations(network: Network, population: Any) -> int | tuple[int, .
 
 
 def lowered_product_form(network: Network, population: Any, solver: str) -> Lowered:
-    """The numbers of a network, or a `ModelError` of this exact solver where there is no product form."""
-    low = lower(network, require_populations(network, population))
-    require_product_form(low, solver)
-    return low
+    """Arrays of a network, or a `ModelError` of this exact solver where there is no product form."""
+    return require_product_form(lower(network, require_populations(network, population)), solver)
 
 
-def require_product_form(low: Lowered, solver: str) -> None:
+def require_product_form(low: Lowered, solver: str) -> Lowered:
+    """The same arrays, or a `ModelError`."""
     if why := low.why_not_product_form():
         other = "" if low.network.open_classes else "ApproximateMVA, "
         raise ModelError(
             f"{solver}: {why}, so there is no product form; use {other}MarkovChain (if small) or Simulation"
         )
+    return low
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Moves between (class, place), place K for thinking; rows and columns of P are 0 where a class spends no time."""
+    """Transitions between (class, place), place K for thinking; rows and columns of P are 0 without time there."""
 
     network: Network
     P: np.ndarray  # (C, K+1, C, K+1): probabilities
-    visits: np.ndarray  # (K+1, C): per cycle, 1 of which (per chain) is to think, or to the source of an open class
+    visits: np.ndarray  # (K+1, C): per cycle; to place K, thinking or an open class's source, 1 in all per chain
     service_times: np.ndarray  # (K+1, C)
 
     @property
     def stay(self) -> np.ndarray:
-        """Where each class spends time, shape (K+1, C)."""
+        """Whether a class spends time at a place, shape (K+1, C)."""
         return np.asarray(self.P.sum(axis=(2, 3)).T > 0)
 
     def cycles(self, departures: np.ndarray) -> np.ndarray:
@@ -270,17 +265,18 @@ class Routes:
         visits = (self.visits * self.stay).sum(axis=0)
         cycles = np.zeros(departures.shape)
         for chain in map(list, self.network.chains):
+            # forced-flow law: X_k = V_k X
             cycles[..., chain] = departures[..., chain].sum(axis=-1, keepdims=True) / visits[chain].sum()
         return cycles
 
 
 def routes_of(network: Network) -> Routes:
-    """The network's routing, or one that its visit ratios imply: with product form all of the same ratios are alike."""
+    """The network's routing, or a routing with its visit ratios: product form depends on these alone."""
     V, at = network.class_visit_ratios, network.reference_index
     K, C = V.shape
     P, arrivals = np.zeros((C, K + 1, C, K + 1)), network.arrival_rates
-    apart = [1.0 / rate if rate else z for rate, z in zip(arrivals, network.think_times, strict=True)]
-    times = np.vstack([network.class_service_times, apart])
+    think = [1.0 / rate if rate else z for rate, z in zip(arrivals, network.think_times, strict=True)]
+    times = np.vstack([network.class_service_times, think])  # an open class's source: one customer after the other
     visits = np.vstack([V, np.ones(C) if network.routing is None else np.where(arrivals > 0, 1.0, V[at])])
     if network.routing is None:
         for c in range(C):
@@ -295,21 +291,21 @@ def routes_of(network: Network) -> Routes:
                 P[:, :, c, at] = 0.0
             P[c, K, c, at] = 1.0
     flat = P.reshape(C * (K + 1), C * (K + 1))
-    for s in np.flatnonzero((times.T == 0) | (visits.T == 0)):  # no stay: who would come goes on at once
-        stay = flat[s, s]
-        if stay < 1:
-            flat += np.outer(flat[:, s], flat[s] / (1 - stay))
+    for s in np.flatnonzero((times.T == 0) | (visits.T == 0)):  # no time in s: the chain watched outside of it
+        loop = flat[s, s]
+        if loop < 1:
+            flat += np.outer(flat[:, s], flat[s] / (1 - loop))  # P_ij + P_is P_sj / (1 - P_ss), a censored chain
         flat[:, s] = flat[s] = 0.0
     return Routes(network, P, visits, times)
 
 
 def _implied(V: np.ndarray) -> np.ndarray:
-    """Probabilities from visit ratios (K,): once each goes in order, then to thinking; else each next one is random."""
+    """Routing (K+1, K+1) with visit ratios (K,): all 1, in order, then thinking; else the next place is random."""
     K = len(V)
     P = np.zeros((K + 1, K + 1))
     stops = [*np.flatnonzero(V > 0).tolist(), K]
     if all(V[k] == 1.0 for k in stops[:-1]):
         P[stops, [*stops[1:], stops[0]]] = 1.0
     else:
-        P[np.ix_(stops, stops)] = np.append(V, 1.0)[stops] / (V.sum() + 1.0)
+        P[np.ix_(stops, stops)] = np.append(V, 1.0)[stops] / (V.sum() + 1.0)  # V = V P
     return P

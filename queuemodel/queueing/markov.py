@@ -1,4 +1,4 @@
-"""The network's Markov chain: states of stations of each kind, their changes, and the steady state."""
+"""The network's Markov chain: states and transitions of each station and of the network, and the steady state."""
 
 from __future__ import annotations
 
@@ -19,33 +19,44 @@ from .stations import PhaseType
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
 
-#: Customers at a station in order, each its class and the phase that its service is in.
-Customers = tuple[tuple[int, int], ...]
+#: Phase of a customer whose service has not begun.
 WAITING_STATE = -1
+#: Relative difference of measures from two starts that is taken for rounding.
+SAME = 1e-6
+#: Most states for elimination at once, fast whatever the network.
+FEW = 1_500
+#: Steps, each a transition or none, after which a likely state is known.
+STEPS = 100
+#: Largest sum of violated balances, in units of all transitions, that iteration may leave.
+BALANCED = 1e-14
+#: Iteration ends when this number of steps between restarts no longer leaves less than this share of the violation.
+KRYLOV, SLOW, RESTARTS = 50, 0.3, 30
+
+#: Customers at a station in order: class and phase of service.
+Customers = tuple[tuple[int, int], ...]
+#: For each place the number of the state that it is in.
+State = tuple[int, ...]
 
 
 class _States:
-    """States of a station, numbered as met: ``servers`` customers first (with ``lifo``: last) are served, sorted."""
+    """States of a station, numbered as met: the first ``servers`` customers (``lifo``: the last) are served, sorted."""
 
     def __init__(
         self,
-        shapes: list[PhaseType | None],
+        types: list[PhaseType | None],
         speeds: Sequence[float],
         servers: int,
         lifo: bool,
         sources: Collection[int] = (),
     ) -> None:
         self.speeds, self.servers, self.lifo, self.sources = speeds, servers, lifo, sources
-        known = [shape or PhaseType.exponential(1.0) for shape in shapes]
-        self.starts = [[(a, i) for i, a in enumerate(shape.alpha) if a > 0] for shape in known]
-        self.phases, self.exits = [shape.T for shape in known], [shape.exit_rates.tolist() for shape in known]
+        shapes = [shape or PhaseType.exponential(1.0) for shape in types]
+        self.starts = [[(a, i) for i, a in enumerate(shape.alpha) if a > 0] for shape in shapes]
+        self.phases, self.exits = [shape.T for shape in shapes], [shape.exit_rates.tolist() for shape in shapes]
         self.states: list[Customers] = [()]
         self.number: dict[Customers, int] = {(): 0}
         self.moves, self.arrivals = cache(self._moves), cache(self._arrivals)
-
-    @property
-    def keeps_order(self) -> bool:
-        return self.lifo or self.servers < len(self.speeds) - 1
+        self.keeps_order = lifo or servers < len(speeds) - 1
 
     def _numbered(self, customers: list[tuple[int, int]]) -> int:
         served = 0 if self.lifo else self.servers
@@ -56,36 +67,37 @@ class _States:
         return i
 
     def _arrivals(self, number: int, c: int) -> list[tuple[float, int]]:
-        """Probability and state after a customer of class ``c`` came."""
+        """Probabilities and states after the arrival of a customer of class ``c``."""
         state = self.states[number]
         if not self.lifo and len(state) >= self.servers:
             return [(1.0, self._numbered([*state, (c, WAITING_STATE)]))]
         return [(p, self._numbered([*state, (c, i)])) for p, i in self.starts[c]]
 
     def _moves(self, number: int) -> list[tuple[float, int, int]]:
-        """Rate, next state, and the class that leaves (-1: none)."""
+        """Transitions: rate, next state, and the class that leaves (-1: none)."""
         state, moves = self.states[number], []
         n, m = len(state), min(len(state), self.servers)
         for at in range(n - m, n) if self.lifo else range(m):
             if not self.lifo and at > 0 and state[at] == state[at - 1]:
                 continue  # sorted: counted with the one before
             c, i = state[at]
+            # each of m in service has speed mu(n) / m; equal customers are one transition
             rate = self.speeds[n] / m * (1 if self.lifo or c in self.sources else state[:m].count(state[at]))
-            rest = [*state[:at], *state[at + 1 :]]
+            before, after = state[:at], state[at + 1 :]
             if self.exits[c][i] > 0:
-                moves += [(rate * self.exits[c][i] * p, after, c) for p, after in self._started(rest)]
+                moves += [(rate * self.exits[c][i] * p, j, c) for p, j in self._starts_next([*before, *after])]
             for j, r in enumerate(self.phases[c][i]):
                 if j != i and r > 0:
-                    moves.append((rate * r, self._numbered([*state[:at], (c, j), *state[at + 1 :]]), -1))
+                    moves.append((rate * r, self._numbered([*before, (c, j), *after]), -1))
         return moves
 
-    def _started(self, rest: list[tuple[int, int]]) -> list[tuple[float, int]]:
+    def _starts_next(self, customers: list[tuple[int, int]]) -> list[tuple[float, int]]:
         """Probabilities and states when the first waiting customer starts."""
         m = self.servers
-        if self.lifo or len(rest) < m:
-            return [(1.0, self._numbered(rest))]
-        c, _ = rest[m - 1]
-        return [(p, self._numbered([*rest[: m - 1], (c, i), *rest[m:]])) for p, i in self.starts[c]]
+        if self.lifo or len(customers) < m:
+            return [(1.0, self._numbered(customers))]
+        c, _ = customers[m - 1]
+        return [(p, self._numbered([*customers[: m - 1], (c, i), *customers[m:]])) for p, i in self.starts[c]]
 
 
 def _states_of(network: Network, k: int, active: list[int], total: int) -> _States:
@@ -94,8 +106,8 @@ def _states_of(network: Network, k: int, active: list[int], total: int) -> _Stat
     speeds = [0.0, *station.speeds(total).tolist()]
     shapes = [station.shape_of(label) for label in network.labels]
     visiting = [shape for c in active if network.class_visit_ratios[k, c] > 0 and (shape := shapes[c])]
-    alike = len(visiting) == 1 and len(visiting[0].alpha) == 1  # their order cannot matter
-    if station.is_delay or station.discipline == "ps" or alike:
+    exponential = len(visiting) == 1 and len(visiting[0].alpha) == 1  # of one class: the order cannot matter
+    if station.is_delay or station.discipline == "ps" or exponential:
         return _States(shapes, speeds, total, False)
     servers = station.servers if station.rates is None else 1
     return _States(shapes, speeds, int(min(servers, total)), station.discipline == "lifo-pr")
@@ -142,14 +154,14 @@ class MarkovChain:
         population = require_populations(network, population)
         low = lower(network, population)
         chain = _Transitions(network, low.counts_with(self.most_open), self.most_states)
-        answers = []
+        measures = []
         for members in _closed_classes(chain.rates):
             pi = np.zeros(len(chain.states))
             pi[members] = _steady_state(chain.rates[members][:, members])
-            answers.append(chain.measures(pi))
-        Q, X, busy = answers[0]
-        if any(not np.allclose(q, Q, rtol=SAME, atol=SAME) or not np.allclose(x, X, rtol=SAME) for q, x, _ in answers):
-            rates = [x[[members[0] for members in network.chains]].sum() for _, x, _ in answers]
+            measures.append(chain.measures(pi))
+        Q, X, busy = measures[0]
+        if any(not np.allclose(q, Q, rtol=SAME, atol=SAME) or not np.allclose(x, X, rtol=SAME) for q, x, _ in measures):
+            rates = [x[[members[0] for members in network.chains]].sum() for _, x, _ in measures]
             raise ModelError(
                 "Markov chain: the steady state depends on the order in which customers start (throughput "
                 f"{min(rates):.6g} to {max(rates):.6g} /s), without think time or processor sharing; give a think "
@@ -161,9 +173,6 @@ class MarkovChain:
             why = f"cut off at {self.most_open} customers of each open class, of whom {lost:.2g} are lost"
         name = f"Markov chain, {len(chain.states):,} states"
         return solution_of(low, X, Q, busy=busy, solver=name, exact=not network.open_classes, reason=why)
-
-
-State = tuple[int, ...]  # for each place the number of the state that it is in
 
 
 class _Transitions:
@@ -185,24 +194,23 @@ class _Transitions:
         self._explore()
 
     def _starts(self) -> Iterable[State]:
-        """One start where places or equal customers make their order be forgotten in time; else every start."""
+        """Every initial state; a single one where places or equal customers forget the order in time."""
         chains = [chain for chain in self.network.chains if sum(self.counts[c] for c in chain)]
         homes = [[(c, k) for c in chain for k in range(len(self.places)) if self.next[c][k]] for chain in chains]
-        counted = [[(c, k) for c, k in home if not self.places[k].keeps_order] for home in homes]
-        crowd = [sum(self.counts[c] for c in chain) for chain in chains]
-        empty = (0,) * len(self.places)
-        forgotten = all(counted) or sum(map(len, chains)) == 1
+        unordered = [[(c, k) for c, k in home if not self.places[k].keeps_order] for home in homes]
+        population = [sum(self.counts[c] for c in chain) for chain in chains]
+        forgotten = all(unordered) or sum(map(len, chains)) == 1
         if forgotten:
-            homes = [(some or home)[:1] for some, home in zip(counted, homes, strict=True)]
-        level = {(empty, tuple(crowd))}
-        for _ in range(sum(crowd)):
+            homes = [(places or home)[:1] for places, home in zip(unordered, homes, strict=True)]
+        level = {((0,) * len(self.places), tuple(population))}  # states, and customers to come
+        for _ in range(sum(population)):
             level = {
                 (after, (*waiting[:i], waiting[i] - 1, *waiting[i + 1 :]))
                 for state, waiting in level
                 for i, left in enumerate(waiting)
                 if left
                 for c, k in homes[i]
-                for _, after in self._arrived(state, k, c)
+                for _, after in self._arrivals(state, k, c)
             }
             if len(level) > self.most:
                 raise self._too_many()
@@ -210,9 +218,9 @@ class _Transitions:
                 level = {min(level, key=lambda entry: entry[1])}
         return [state for state, _ in level]
 
-    def _arrived(self, state: State, k: int, c: int) -> Iterator[tuple[float, State]]:
-        for p, there in self.places[k].arrivals(state[k], c):
-            yield p, (*state[:k], there, *state[k + 1 :])
+    def _arrivals(self, state: State, k: int, c: int) -> Iterator[tuple[float, State]]:
+        for p, after in self.places[k].arrivals(state[k], c):
+            yield p, (*state[:k], after, *state[k + 1 :])
 
     def _moves(self, state: State) -> Iterator[tuple[float, State]]:
         for k, place in enumerate(self.places):
@@ -222,14 +230,14 @@ class _Transitions:
                     yield rate, base
                     continue
                 for p, d, j in self.next[leaving][k]:
-                    for q, full in self._arrived(base, j, d):
-                        yield rate * p * q, full
+                    for q, full in self._arrivals(base, j, d):
+                        yield rate * p * q, full  # departure, routing and first phase are independent
 
     def _explore(self) -> None:
         number = {state: i for i, state in enumerate(self._starts())}
-        todo, rows, columns, rates = list(number), [], [], []
-        while todo:
-            state = todo.pop()
+        stack, rows, columns, rates = list(number), [], [], []
+        while stack:
+            state = stack.pop()
             i = number[state]
             for rate, after in self._moves(state):
                 j = number.get(after)
@@ -237,11 +245,11 @@ class _Transitions:
                     j = number[after] = len(number)
                     if j >= self.most:
                         raise self._too_many()
-                    todo.append(after)
+                    stack.append(after)
                 if i != j:
                     rows.append(i)
                     columns.append(j)
-                    rates.append(rate)
+                    rates.append(rate)  # of parallel transitions csr_matrix takes the sum
         self.states = np.array(list(number))
         from scipy.sparse import csr_matrix  # takes a tenth of a second to load
 
@@ -259,26 +267,14 @@ class _Transitions:
         Q, departures, empty = [], np.zeros(C), []
         for k, place in enumerate(self.places):
             weight = np.bincount(self.states[:, k], pi, len(place.states))
-            seen = np.flatnonzero(weight)
-            Q.append(weight[seen] @ [[sum(d == c for d, _ in place.states[i]) for c in range(C)] for i in seen])
-            for i in seen:
+            positive = np.flatnonzero(weight)
+            Q.append(weight[positive] @ [[sum(d == c for d, _ in place.states[i]) for c in range(C)] for i in positive])
+            for i in positive:
                 for rate, _, c in place.moves(int(i)):
                     if c >= 0:
                         departures[c] += weight[i] * rate
             empty.append(weight[0])
         return np.array(Q[:-1]), self.routes.cycles(departures), 1.0 - np.array(empty[:-1])
-
-
-#: Measures of two starts that differ by more are not rounding.
-SAME = 1e-6
-#: Up to so many states elimination is fast, whatever the network.
-FEW = 1_500
-#: Steps, each a jump or none, after which a likely state is known.
-STEPS = 100
-#: Largest sum of violated balances, in units of all jumps, that iteration may leave.
-BALANCED = 1e-14
-#: Iteration ends when so many steps between restarts no longer leave less than this part of it.
-KRYLOV, SLOW, RESTARTS = 50, 0.3, 30
 
 
 def _closed_classes(rates: csr_matrix) -> list[np.ndarray]:
@@ -289,8 +285,8 @@ def _closed_classes(rates: csr_matrix) -> list[np.ndarray]:
     if count == 1:
         return [np.arange(rates.shape[0])]
     start, end = rates.nonzero()
-    left = np.unique(label[start[label[start] != label[end]]])
-    return [np.flatnonzero(label == c) for c in range(count) if c not in left]
+    transient = np.unique(label[start[label[start] != label[end]]])
+    return [np.flatnonzero(label == c) for c in range(count) if c not in transient]
 
 
 def _steady_state(rates: csr_matrix) -> np.ndarray:
@@ -301,10 +297,10 @@ def _steady_state(rates: csr_matrix) -> np.ndarray:
     if n == 1:
         return np.ones(1)
     out = np.asarray(rates.sum(axis=1)).ravel()
-    # jumps into a state less jumps out of it; unknown is how often it is left, so that the diagonal is 1
+    # global balance of the embedded chain, (I - P^T) y = 0 with P = rates / out and y = pi out: the diagonal is 1
     balance = (diags_array(np.ones(n)) - (diags_array(1 / out) @ rates).T).tocsc()
-    jumps = _by_iteration(balance) if n > FEW else None
-    pi = (_by_elimination(balance) if jumps is None else jumps) / out
+    y = _by_iteration(balance) if n > FEW else None
+    pi = (_by_elimination(balance) if y is None else y) / out
     return pi / pi.sum()
 
 
@@ -313,10 +309,10 @@ def _by_iteration(balance: csc_matrix) -> np.ndarray | None:
     from scipy.sparse import tril, triu
     from scipy.sparse.linalg import LinearOperator, gmres, splu
 
-    as_it_stands = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-    below, above = splu(tril(balance).tocsc(), **as_it_stands), splu(triu(balance).tocsc(), **as_it_stands)
-    gauss_seidel = LinearOperator(balance.shape, lambda v: above.solve(below.solve(v)))  # the diagonal between is 1
-    n, left = balance.shape[0], 1.0
+    unpermuted = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+    below, above = splu(tril(balance).tocsc(), **unpermuted), splu(triu(balance).tocsc(), **unpermuted)
+    gauss_seidel = LinearOperator(balance.shape, lambda v: above.solve(below.solve(v)))  # (L + I) (I + U) ~ balance
+    n, violation = balance.shape[0], 1.0
     x = np.full(n, 1.0 / n)
     for _ in range(RESTARTS):
         step, _ = gmres(balance, -(balance @ x), rtol=1e-12, M=gauss_seidel, restart=KRYLOV, maxiter=1)
@@ -324,22 +320,22 @@ def _by_iteration(balance: csc_matrix) -> np.ndarray | None:
         if not 0 < x.sum() < np.inf:
             break
         x /= x.sum()
-        left, before = np.abs(balance @ x).sum(), left
-        if left <= BALANCED:
+        violation, before = np.abs(balance @ x).sum(), violation
+        if violation <= BALANCED:
             return x
-        if not left <= SLOW * before:
+        if not violation <= SLOW * before:
             break
     return None
 
 
 def _by_elimination(balance: csc_matrix) -> np.ndarray:
-    """One state has weight 1 and its balance is left out: the rest is a nonsingular M-matrix."""
+    """LU with a likely state's weight 1 and without its balance: a nonsingular M-matrix remains (Stewart, 1994)."""
     from scipy.sparse.linalg import splu
 
     n = balance.shape[0]
     x, likely = np.full(n, 1.0 / n), 0
     for _ in range(STEPS):
-        x = x - 0.5 * (balance @ x)
+        x = x - 0.5 * (balance @ x)  # power method of the lazy chain, (I + P^T) / 2
     for _ in range(4):  # an unlikely state costs digits, and the sign where the rest is singular but for rounding
         likely = int(x.argmax())
         others = np.delete(np.arange(n), likely)

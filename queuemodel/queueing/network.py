@@ -1,4 +1,4 @@
-"""Networks of stations; routing matrices, and the visit ratios and chains that follow from them."""
+"""Networks of stations and classes; visit ratios and chains from routing matrices."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from ..base.files import read_bytes
 from ..base.results import Result
 from .json_format import DAMAGE, from_document, to_document
 from .stations import JobClass, PerClass, Station, number_array, number_of
+
+#: Shortest cycle (seconds): a shorter one is a mistake, and would overflow throughputs.
+SHORTEST_CYCLE = 1e-15
 
 
 def _routing(routing: Any, K: int, classes: Sequence[str]) -> Any:
@@ -47,23 +50,24 @@ def _matrix(value: Any, where: str, K: int) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, P.tolist()))
 
 
-def _reached(linked: np.ndarray, start: int) -> list[int]:
-    reached = wave = np.arange(len(linked)) == start
+def _reachable(edges: np.ndarray, start: int) -> list[int]:
+    """Indices that lead from ``start`` along edges (n, n) of row to column, breadth first."""
+    reached = wave = np.arange(len(edges)) == start
     while wave.any():
-        wave = linked[wave].any(axis=0) & ~reached
+        wave = edges[wave].any(axis=0) & ~reached
         reached = reached | wave
     return np.flatnonzero(reached).tolist()
 
 
 def _visits_and_chains(network: Network) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
-    """Visit ratios (K, C), 1 per chain at the reference, and chains (classes that customers switch between)."""
+    """Visit ratios (K, C), in all 1 per chain at the reference, and chains (classes that customers switch between)."""
     for station in network.stations:
         if any(number_of(station.visit_ratio, c, 0.0) != 1.0 for c in network.labels):
             raise ModelError(f"station {station.name!r}: visit_ratio follows from the routing; leave one of them out")
     full = network.transitions
     C, K = full.shape[:2]
-    linked, V = np.asarray(full.any(axis=(1, 3))), np.zeros((K, C))
-    chains = tuple(dict.fromkeys(tuple(_reached(linked | linked.T, start)) for start in range(C)))
+    switches, V = np.asarray(full.any(axis=(1, 3))), np.zeros((K, C))
+    chains = tuple(dict.fromkeys(tuple(_reachable(switches | switches.T, start)) for start in range(C)))
     is_open = network.arrival_rates > 0
     for chain in chains:
         if is_open[list(chain)].any():
@@ -79,9 +83,9 @@ def _visits_and_chains(network: Network) -> tuple[np.ndarray, tuple[tuple[int, .
 def _open_visits(network: Network, P: np.ndarray, c: int) -> np.ndarray:
     """Solve the traffic equations v = e + v P of an open class that arrives at the reference station, shape (K,)."""
     v, at = np.zeros(len(P)), network.reference_index
-    reached = _reached(P > 0, at)
+    reached = _reachable(P > 0, at)
     part = P[np.ix_(reached, reached)]
-    if np.abs(np.linalg.eigvals(part)).max() > 1 - 1e-9:
+    if np.abs(np.linalg.eigvals(part)).max() > 1 - 1e-9:  # I - P is singular: a closed subset of stations
         raise ModelError(
             f"routing of class {network.class_names[c]!r}: its customers never leave; a row must sum to < 1"
         )
@@ -98,12 +102,12 @@ def _chain_visits(network: Network, P: np.ndarray, chain: tuple[int, ...]) -> np
     at = [s for s in start if flat[s].any() or flat[:, s].any()]
     if not at:
         raise ModelError(f"{routing}: no customer visits the reference station {names[start[0]]!r}; name another one")
-    states = _reached(flat > 0, at[0])
+    states = _reachable(flat > 0, at[0])
     part = flat[np.ix_(states, states)]
     for s, total in zip(states, part.sum(axis=1), strict=True):
         if abs(total - 1) > 1e-9:
             raise ModelError(f"{routing}: customers come to station {names[s % K]!r} and never leave (its row is 0)")
-    A = np.vstack([part.T - np.eye(len(states)), np.isin(states, start)])
+    A = np.vstack([part.T - np.eye(len(states)), np.isin(states, start)])  # v P = v, sum of v at the reference = 1
     b = np.append(np.zeros(len(states)), 1.0)
     v, _, rank, _ = np.linalg.lstsq(A, b, rcond=None)
     if rank < len(states) or np.abs(A @ v - b).max() > 1e-8 or v.min() < -1e-9:
@@ -115,23 +119,19 @@ def _chain_visits(network: Network, P: np.ndarray, chain: tuple[int, ...]) -> np
     return V.reshape(C, K).T
 
 
-#: A cycle shorter than this (seconds) is a mistake, and would overflow throughputs.
-SHORTEST_CYCLE = 1e-15
-
-
 @by_keyword
 @dataclass(frozen=True, slots=True, repr=False)
 class Network(Result):
-    """A network of stations, with one kind of customer or several classes, closed, open or both (mixed).
+    """A network of stations, with one class of customers or several, closed, open or both (mixed).
 
     Parameters
     ----------
     stations : iterable of Station
         At least one; names are unique.
     classes : iterable of JobClass, default none
-        Without classes all customers are alike, and `solve` takes their number.
+        Without them there is one class, and `solve` takes its population.
     think_time : float, default 0
-        Seconds per cycle that a customer spends outside all stations (of closed classes without their own).
+        Seconds per cycle that a customer spends outside all stations, where its class has no think time.
     routing : matrix or mapping, optional
         Probabilities of going from one station (row) to another (column), instead of visit ratios: one matrix for
         all classes, ``{class: matrix}``, or ``{(from class, to class): matrix}`` where customers switch classes. A
@@ -146,7 +146,7 @@ class Network(Result):
     class_visit_ratios : ndarray, shape (K, C)
         Visits per cycle; solved from a routing. C is 1 without classes, as for all *class_*.
     chains : tuple of tuple of int
-        Which classes (by index) customers switch between; a class without exits is a chain of its own.
+        Indices of the classes that customers switch between; a class without exits is a chain by itself.
 
     Raises
     ------
@@ -216,7 +216,7 @@ class Network(Result):
         D = number_array(demands, "demands")
         if D.ndim not in (1, 2):
             raise ModelError(f"demands: must have shape (K,) or (K, C), stations first, got shape {D.shape}")
-        made: dict[str, Any] = {"think_time": think_time, "name": name}
+        arguments: dict[str, Any] = {"think_time": think_time, "name": name}
         times: list[Any] = D.tolist()
         visits: list[Any] = [1.0] * len(D)
         if D.ndim == 2:
@@ -228,15 +228,15 @@ class Network(Result):
             think = _for_each(think_time, C, "think_time", "class")
             classes = [JobClass(f"class {c + 1}", population=N[c], think_time=think[c]) for c in range(C)]
             names = [c.name for c in classes]
-            made = {"classes": classes, "name": name}
+            arguments = {"classes": classes, "name": name}
             visits = [{c: float(d != 0) for c, d in zip(names, row, strict=True)} for row in times]
             times = [dict(zip(names, row, strict=True)) for row in times]
         counts = _for_each(servers, len(D), "servers", "station")
-        made["stations"] = [
+        stations = [
             Station(f"station {k + 1}", service_time=d, visit_ratio=v, servers=m, discipline=discipline)
             for k, (d, v, m) in enumerate(zip(times, visits, counts, strict=True))
         ]
-        return cls(**made)
+        return cls(stations, **arguments)
 
     @property
     def names(self) -> list[str]:
@@ -245,7 +245,7 @@ class Network(Result):
 
     @property
     def class_names(self) -> list[str]:
-        """The classes' names, in order; none when all customers are alike."""
+        """The classes' names, in order; empty without classes."""
         return [c.name for c in self.classes]
 
     @property
@@ -255,7 +255,7 @@ class Network(Result):
 
     @property
     def labels(self) -> list[str | None]:
-        """The classes' names, C of them; None for all customers when they are alike."""
+        """The classes' names, C of them; None for the only class without classes."""
         return [c.name for c in self.classes] if self.classes else [None]
 
     @property
@@ -295,7 +295,7 @@ class Network(Result):
     @property
     def class_service_demand(self) -> np.ndarray:
         """Service demands in seconds per cycle, shape (K, C)."""
-        return self.class_visit_ratios * self.class_service_times
+        return self.class_visit_ratios * self.class_service_times  # D = V S
 
     @property
     def visit_ratios(self) -> np.ndarray:
@@ -310,12 +310,8 @@ class Network(Result):
     @property
     def think_times(self) -> np.ndarray:
         """Seconds per cycle outside all stations, shape (1,), or (C,) with classes."""
-        return np.array(self._think_times)
-
-    @property
-    def _think_times(self) -> list[float]:
-        own = [0.0 if c.is_open else c.think_time for c in self.classes] or [None]
-        return [self.think_time if z is None else z for z in own]
+        Z = [0.0 if c.is_open else c.think_time for c in self.classes] or [None]
+        return np.array([self.think_time if z is None else z for z in Z])
 
     @property
     def populations(self) -> np.ndarray:
@@ -329,7 +325,7 @@ class Network(Result):
 
     @property
     def is_delay(self) -> np.ndarray:
-        """Which stations are delays, shape (K,)."""
+        """Whether each station is a delay, shape (K,)."""
         return np.array([station.is_delay for station in self.stations])
 
     def to_dict(self) -> dict[str, Any]:
@@ -387,18 +383,18 @@ class Network(Result):
         return f"{self.name or 'network'}: {len(self.stations)} stations{classes}, think time {think} s"
 
 
-def _members(values: Any, kind: type[Station | JobClass], what: str, one: str) -> tuple[Any, ...]:
+def _members(values: Any, kind: type[Station | JobClass], what: str, noun: str) -> tuple[Any, ...]:
     """The values as a tuple with unique names."""
     if isinstance(values, (kind, str, bytes)) or not isinstance(values, Iterable):
         raise ModelError(f"network: {what} must be a list of {kind.__name__}, got {values!r}")
-    found, seen = tuple(values), set()
-    for member in found:
+    members, names = tuple(values), set()
+    for member in members:
         if not isinstance(member, kind):
             raise ModelError(f"network: {what} must be {kind.__name__} values, got {member!r}")
-        if member.name in seen:
-            raise ModelError(f"network: {one} names must be unique, got {member.name!r} more than once")
-        seen.add(member.name)
-    return found
+        if member.name in names:
+            raise ModelError(f"network: {noun} names must be unique, got {member.name!r} more than once")
+        names.add(member.name)
+    return members
 
 
 def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
@@ -411,35 +407,35 @@ def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) 
 
 
 def _require_times(network: Network) -> None:
-    """Each class has a service time wherever it goes, goes somewhere, and takes time in a cycle."""
-    visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network._think_times
-    for s, to_it in zip(network.stations, visits, strict=True):
+    """Refuse classes without a service time at a station that they visit, without visits, or with cycles of no time."""
+    visits, labels, think = network.class_visit_ratios.tolist(), network.labels, network.think_times.tolist()
+    for s, v in zip(network.stations, visits, strict=True):
         times = s.service_time
         if not isinstance(times, PerClass):
             continue
-        if without := [c for c, v in zip(labels, to_it, strict=True) if v > 0 and c not in times]:
+        if missing := [c for c, ratio in zip(labels, v, strict=True) if ratio > 0 and c not in times]:
             raise ModelError(
-                f"station {s.name!r}: class {without[0]!r} visits it but has no service_time; "
+                f"station {s.name!r}: class {missing[0]!r} visits it but has no service_time; "
                 "give it one, or leave it out of visit_ratio"
             )
-    demands = [
+    D = [
         sum([v[c] * number_of(s.service_time, label, 0.0) for s, v in zip(network.stations, visits, strict=True)])
         for c, label in enumerate(labels)
     ]
-    if not any(demands):
+    if not any(D):
         raise ModelError("network: all service demands are zero; give at least one station a service_time > 0")
     for chain in network.chains:
         who = f"class {', '.join([repr(labels[c]) for c in chain])}" if network.classes else ""
         if network.classes and not any(v[c] for v in visits for c in chain):
             raise ModelError(f"network: {who} visits no station; give it a visit_ratio > 0 somewhere")
-        time = sum([demands[c] + think[c] for c in chain])
+        time = sum([D[c] + think[c] for c in chain])
         if time < SHORTEST_CYCLE:
             cycle = f"a cycle of {who}" if who else "a cycle"
             raise ModelError(f"network: {cycle} takes no time ({time:g} s); give it service or think time > 0")
 
 
-def _for_each(value: Any, count: int, what: str, one: str) -> list[Any]:
+def _for_each(value: Any, count: int, what: str, noun: str) -> list[Any]:
     array = number_array(value, what)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != count):
-        raise ModelError(f"{what}: must be one number or {count}, one for each {one}, got shape {array.shape}")
+        raise ModelError(f"{what}: must be one number or {count}, one for each {noun}, got shape {array.shape}")
     return np.broadcast_to(array, (count,)).tolist()

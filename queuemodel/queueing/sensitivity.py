@@ -1,4 +1,4 @@
-"""What is worth speeding up, and by how much: exact derivatives of throughputs, and closed forms in symbols."""
+"""Exact derivatives of throughputs by demands and think times, and closed forms in symbols."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from .exact import solved_exactly
 from .lowered import lowered_product_form
 from .network import Network
 
-#: A demand of nothing is taken for this part of the cycle.
+#: Demand of a station that takes no time, relative to the cycle: the derivative there is a limit.
 TINY = 1e-10
+#: Longest denominator of a closed form, in terms: longer forms are of no use, and take more than seconds.
+MOST_TERMS = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -44,12 +46,12 @@ class Sensitivity(Result):
 
     @property
     def elasticity(self) -> np.ndarray:
-        """Percent of throughput won by one percent less demand, shaped like `dX_dD`."""
+        """Percent of throughput won by one percent less demand, shaped like `dX_dD`: -d log X / d log D."""
         X = np.reshape(self.throughput, (-1, 1, 1) if self.network.classes else ())
         return np.asarray(-self.dX_dD * self.network.service_demand / np.where(X > 0, X, 1.0))
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per station, and class where there are several; the largest elasticity is best to speed up."""
+        """One row per station, and class where there are several: demand, derivative and elasticity."""
         network, D = self.network, self.network.class_service_demand
         if not network.classes:
             slopes = {"dX_dD": self.dX_dD[:, None], "elasticity": self.elasticity[:, None]}
@@ -92,22 +94,19 @@ def sensitivity(network: Network, *, population: Any = None) -> Sensitivity:
     if not low.N.any():
         raise ModelError("sensitivity: no class is closed; the throughput of open classes is their arrival rate")
     low = replace(low, D=np.where(low.D > 0, low.D, TINY * (low.Z + low.D.sum(axis=0))))
-    now, C = solved_exactly(low), len(low.N)
-    X, Q = now.class_throughput, now.class_queue_length
+    solution, C = solved_exactly(low), len(low.N)
+    X, Q = solution.class_throughput, solution.class_queue_length
     dX_dD, dX_dZ = np.zeros((C, *Q.shape)), np.zeros((C, C))
     for c in np.flatnonzero(low.N):
-        fewer, less_X, less_Q = low.N - (np.arange(C) == c), np.zeros(C), np.zeros(Q.shape)
-        if fewer.any() or network.open_classes:
-            before = solved_exactly(replace(low, N=fewer))
-            less_X, less_Q = before.class_throughput, before.class_queue_length
-        dX_dD[c], dX_dZ[c] = X[c] * (less_Q - Q) / low.D, X[c] * (less_X - X)
+        N_less, X_less, Q_less = low.N - (np.arange(C) == c), np.zeros(C), np.zeros(Q.shape)  # N - e_c
+        if N_less.any() or network.open_classes:
+            before = solved_exactly(replace(low, N=N_less))
+            X_less, Q_less = before.class_throughput, before.class_queue_length
+        # X_c = G(N - e_c) / G(N) and d log G / d log D_k = Q_k; of a delay Q / D is X
+        dX_dD[c], dX_dZ[c] = X[c] * (Q_less - Q) / low.D, X[c] * (X_less - X)
     if network.classes:
         return Sensitivity(network, low.populations, X, dX_dD, dX_dZ)
     return Sensitivity(network, (int(low.N[0]),), float(X[0]), dX_dD[0, :, 0], float(dX_dZ[0, 0]))
-
-
-#: Closed forms whose denominator has more terms than this are of no use, and take more than seconds.
-MOST_TERMS = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -123,7 +122,7 @@ class SymbolicSolution:
     queue_length : tuple
         Per station, or per station and class.
     demands, think_times : tuple
-        The symbols that they are written in.
+        Symbols in the expressions.
     """
 
     throughput: Any
@@ -189,16 +188,18 @@ def solve_symbolic(network: Network, *, population: Any = None) -> SymbolicSolut
         return tuple(a - int(b) for a, b in zip(n, i, strict=True))
 
     def weight(times: Sequence[Any], n: tuple[int, ...]) -> Any:
-        return sympy.prod([t**i / sympy.factorial(i) for t, i in zip(times, n, strict=True)])
+        return sympy.prod([t**i / sympy.factorial(i) for t, i in zip(times, n, strict=True)])  # prod D_c**n_c / n_c!
 
     D = tuple(tuple(symbol(d, "D", k + 1, c + 1) for c, d in enumerate(row)) for k, row in enumerate(low.D))
     Z = tuple(symbol(z, "Z", c + 1) for c, z in enumerate(low.Z))
-    G = {n: weight(Z, n) for n in points}
+    G = {n: weight(Z, n) for n in points}  # thinking: a delay
     for station, d in zip(network.stations, D, strict=True):
         speeds = [sympy.nsimplify(mu) for mu in station.speeds(sum(counts)).tolist()]
+        # f(n) = |n|! prod D_c**n_c / n_c! / (mu(1) ... mu(|n|)), G'(n) = sum over i <= n of f(i) G(n - i)
         factor = {n: weight(d, n) * sympy.prod([(i + 1) / speeds[i] for i in range(sum(n))]) for n in points}
         G = {n: sympy.expand(sum(factor[i] * G[less(n, i)] for i in np.ndindex(*[m + 1 for m in n]))) for n in points}
     top, ones = G[counts], np.eye(len(counts), dtype=int)
+    # X_c = G(N - e_c) / G(N), Q_k = D_k dG/dD_k / G
     X = tuple(sympy.cancel(G[less(counts, ones[c])] / top) if n else sympy.Integer(0) for c, n in enumerate(counts))
     Q = tuple(tuple(sympy.cancel(d * sympy.diff(top, d) / top) if d else d for d in row) for row in D)
     if network.classes:

@@ -17,6 +17,18 @@ from .lowered import Lowered, Routes, lower, require_populations, routes_of
 from .network import Network
 from .solution import Solution, solution_of
 
+#: Most departures in one replication; more are a mistake.
+MOST_DEPARTURES = 10**12
+#: Groups of batches in each replication that are compared.
+GROUPS = 20
+#: Largest correlation of successive groups. A queue that forgets with time constant r correlates by 0.2 when a group
+#: lasts 3.3 r: the run is then 80 r long, and the warm-up leaves exp(-16) of the start.
+CORRELATED = 0.2
+#: Largest ratio of the first group's variance after the warm-up to that of all groups.
+UNSETTLED = 4.0
+#: Fewest visits of a class to each station in each replication; times the scv where service varies much.
+VISITS = 100
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SimulationResult(Result):
@@ -33,7 +45,7 @@ class SimulationResult(Result):
     events : int
         Departures simulated in all.
     too_short : str
-        What still depends on the start, and therefore has no interval; empty when nothing does.
+        The measure that still depends on the start, and therefore has no interval; else empty.
     """
 
     solution: Solution
@@ -49,12 +61,12 @@ class SimulationResult(Result):
         return self.solution.throughput
 
     def caption(self) -> str:
-        """The estimate of the throughput, and how it was got."""
+        """The estimate of the throughput, its interval and the solver."""
         low, high = self.throughput_interval
-        known = "no interval: " + self.too_short if self.too_short else f"{low:.6g} to {high:.6g}"
+        interval = "no interval: " + self.too_short if self.too_short else f"{low:.6g} to {high:.6g}"
         return (
             f"{self.solution.network.name or 'network'}: population {self.solution.population}, throughput "
-            f"{self.throughput:.6g} /s ({known}), {percent(self.confidence)} confidence, {self.solution.solver}"
+            f"{self.throughput:.6g} /s ({interval}), {percent(self.confidence)} confidence, {self.solution.solver}"
         )
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -78,10 +90,6 @@ class SimulationResult(Result):
         }
 
 
-#: More departures than this in one replication are a mistake.
-MOST_DEPARTURES = 10**12
-
-
 @dataclass(frozen=True, slots=True)
 class Simulation:
     """Discrete-event simulation, compiled and replicated (Law, 2015).
@@ -99,12 +107,12 @@ class Simulation:
     seed : int or numpy Generator
         The same seed gives the same numbers.
     departures : int, default 200,000
-        Departures from stations in each replication, to begin with.
+        Departures from stations in each replication before any doubling.
     replications : int, default 8
         At least 2.
     confidence : float, default 0.95
     most_departures : int, default 5,000,000
-        Departures in each replication after which it is not made longer any more.
+        Departures up to which a replication is doubled.
     """
 
     seed: Any = 0
@@ -135,12 +143,12 @@ class Simulation:
         runs = [
             Replication(routes, model, counts, child, r, size) for r, child in enumerate(rng.spawn(self.replications))
         ]
-        rare = _least_visits(routes, counts)
+        required = _required_visits(routes, counts)
         while True:
             for run in runs:
                 run.fill()
-            seen = np.min([run.run.visits for run in runs], axis=0)
-            why = _too_short(network, np.array([run.series() for run in runs]), seen < rare)
+            visits = np.min([run.run.visits for run in runs], axis=0)
+            why = _too_short(network, np.array([run.series() for run in runs]), visits < required)
             if not why or 2 * runs[0].departures > self.most_departures:
                 break
             for run in runs:
@@ -156,74 +164,61 @@ class Simulation:
         reason = f" from a run too short: {why}" if why else ": Simulation(...).run gives its interval"
         solver = f"simulation, {self.replications} replications of {runs[0].departures:,} departures"
         means = (measure.mean(axis=0) for measure in (X, Q, busy))
-        every = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
-        interval = (*self._interval(every, why).tolist(),)
-        about = {"reason": f"an estimate{reason}", "expected_error": (interval[1] - interval[0]) / 2 / every.mean()}
+        total = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
+        interval = (*self._interval(total, why).tolist(),)
+        about = {"reason": f"an estimate{reason}", "expected_error": (interval[1] - interval[0]) / 2 / total.mean()}
         solution = solution_of(low, *means, solver=solver, exact=False, **about)
         lengths, events = self._interval(Q.sum(axis=2), why), self.replications * runs[0].departures
         return SimulationResult(solution, self.confidence, interval, lengths, events, why)
 
     def _interval(self, values: np.ndarray, why: str) -> np.ndarray:
-        """Lower and upper end for the mean over replications (the first axis)."""
+        """Student's interval for the mean over independent replications (the first axis): lower and upper end."""
         from scipy.special import stdtrit
 
         t = float(stdtrit(len(values) - 1, 0.5 + self.confidence / 2)) / math.sqrt(len(values))
-        half = t * values.std(axis=0, ddof=1) * (math.nan if why else 1.0)
+        half = t * values.std(axis=0, ddof=1) * (math.nan if why else 1.0)  # t s / sqrt(n)
         return np.array([values.mean(axis=0) - half, values.mean(axis=0) + half])
 
 
 def _most_open(low: Lowered) -> int:
-    """Customers of an open class that are there together with a probability of about 1e-9."""
+    """Customers of an open class, exceeded with a probability of about 1e-9."""
     stations, work = low.network.stations, low.D @ low.arrivals
-    share = max([1e-3, *[rho / s.listed_speeds[-1] for s, rho in zip(stations, low.open_load, strict=True) if rho]])
-    varied = max([1.0, *[s.scv_of(c) for s in stations for c in low.network.labels]])
-    return 100 + int(10 * work[low.delay].sum() + varied * math.log(1e-9) / math.log(share))
+    rho = max([1e-3, *[load / s.listed_speeds[-1] for s, load in zip(stations, low.open_load, strict=True) if load]])
+    scv = max([1.0, *[s.scv_of(c) for s in stations for c in low.network.labels]])
+    return 100 + int(10 * work[low.delay].sum() + scv * math.log(1e-9) / math.log(rho))  # P(n) ~ rho**(n / scv)
 
 
-def _least_visits(routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
-    """Visits that each class should have made to each place, shape (K+1, C)."""
-    network, least = routes.network, np.zeros(routes.visits.shape)
+def _required_visits(routes: Routes, counts: tuple[int, ...]) -> np.ndarray:
+    """Fewest visits of each class to each place, shape (K+1, C)."""
+    network, required = routes.network, np.zeros(routes.visits.shape)
     for chain in network.chains:
         for c in chain if sum(counts[c] for c in chain) else ():
-            label = network.labels[c]
-            scv = [max(1.0, s.scv_of(label)) for s in network.stations]
-            least[:, c] = VISITS * routes.stay[:, c] * [*scv, 1.0]
-    return least
+            scv = [max(1.0, s.scv_of(network.labels[c])) for s in network.stations]
+            required[:, c] = VISITS * routes.stay[:, c] * [*scv, 1.0]
+    return required
 
 
 def _too_short(network: Network, series: np.ndarray, rare: np.ndarray) -> str:
-    """What still depends on the start, in a few words."""
+    """The measure that still depends on the start, or an empty text."""
     K, C = rare.shape
     places = [f"station {name!r}" for name in network.names] + ["thinking"]
     if rare.any():
         return f"too few visits to {places[int(np.argwhere(rare)[0, 0])]}"
-    short = _correlated(series)
-    if not short.any():
+    correlated = np.flatnonzero(_correlated(series)).tolist()
+    if not correlated:
         return ""
-    what = int(np.flatnonzero(short)[0])
-    where = f"the queue at {places[what // C]}" if what < K * C else "the throughput"
-    return f"{where} still depends on the start"
-
-
-#: Groups of batches in each replication that are compared.
-GROUPS = 20
-#: Groups that follow each other may correlate by so much. A queue that forgets with time constant r correlates by 0.2
-#: when a group lasts 3.3 r: the run is then 80 r long, and the warm-up leaves exp(-16) of the start.
-CORRELATED = 0.2
-#: The first group after the warm-up may be so many times more variable than the others.
-UNSETTLED = 4.0
-#: Visits that a class makes at each station in each replication; times the scv where service varies much.
-VISITS = 100
+    measure = f"the queue at {places[correlated[0] // C]}" if correlated[0] < K * C else "the throughput"
+    return f"{measure} still depends on the start"
 
 
 def _correlated(series: np.ndarray) -> np.ndarray:
-    """Which measures (M,) of ``series`` (R, B, M) depend on the start: groups correlate (von Neumann, 1941)."""
+    """Whether measures (M,) of ``series`` (R, B, M) depend on the start: groups correlate (von Neumann, 1941)."""
     R, B, M = series.shape
     groups = series.reshape(R, GROUPS, B // GROUPS, M).mean(axis=2)
-    apart = groups - groups.mean(axis=(0, 1))
-    spread = (apart**2).mean(axis=(0, 1))
-    alike = spread <= 1e-24 * groups.mean(axis=(0, 1)) ** 2  # constant but for rounding
-    spread = np.where(alike, 1.0, spread)
-    correlation = (apart[:, :-1] * apart[:, 1:]).mean(axis=(0, 1)) / spread
-    first = (apart[:, 0] ** 2).mean(axis=0) / spread
-    return ~alike & ((correlation > CORRELATED) | (first > UNSETTLED))
+    deviation = groups - groups.mean(axis=(0, 1))
+    variance = (deviation**2).mean(axis=(0, 1))
+    constant = variance <= 1e-24 * groups.mean(axis=(0, 1)) ** 2  # but for rounding
+    variance = np.where(constant, 1.0, variance)
+    correlation = (deviation[:, :-1] * deviation[:, 1:]).mean(axis=(0, 1)) / variance  # at lag 1
+    first = (deviation[:, 0] ** 2).mean(axis=0) / variance
+    return ~constant & ((correlation > CORRELATED) | (first > UNSETTLED))

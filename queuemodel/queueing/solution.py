@@ -1,4 +1,4 @@
-"""What solving a network yields: measures for one population, or for every one up to it."""
+"""The solution of a network: measures at a population, or at every population up to it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Solution(Result):
     ----------
     network : Network
     population : int
-        Customers of all closed classes: the measures without an *s* are those of this population.
+        Customers of all closed classes; measures in the singular are at this population.
     throughputs : ndarray, shape (population,) or (1,)
-        Cycles per second at populations 1, 2, ..., `population`; just at `population` where the solver keeps no more.
+        Cycles per second at populations 1, 2, ..., `population`, or at `population` alone.
     residence_times : ndarray, shape (population, K) or (1, K)
         Seconds per cycle at each station, waiting and in service.
     solver : str
@@ -101,13 +101,13 @@ class Solution(Result):
     def cycle_time(self) -> float:
         """Seconds per cycle: response time and think time."""
         if self.class_throughputs is not None:
-            return float(self.class_customers.sum()) / self.throughput  # Little's law, over all classes
-        return self.response_time + self.network.think_time
+            return float(self.class_customers.sum()) / self.throughput  # Little's law over all classes
+        return self.response_time + self.network.think_time  # R + Z
 
     @property
     def queue_length(self) -> np.ndarray:
         """Mean customers waiting and in service at each station, shape (K,); X R_k by Little's law."""
-        return self.throughput * self.residence_time
+        return self.throughput * self.residence_time  # Little's law
 
     @property
     def utilization(self) -> np.ndarray:
@@ -130,16 +130,16 @@ class Solution(Result):
     @property
     def class_queue_length(self) -> np.ndarray:
         """Mean customers of each class at each station, shape (K, C)."""
-        return self.class_throughput * self.class_residence_time
+        return self.class_throughput * self.class_residence_time  # Little's law
 
     @property
     def class_utilization(self) -> np.ndarray:
         """Share of each station's servers that each class keeps busy, shape (K, C)."""
         work = self.class_throughput * self.network.class_service_demand
-        U = work / self._servers[:, None]
+        U = work / self._servers[:, None]  # utilization law: U = X D / m
         if self.busy is not None:
-            part = work / np.maximum(work.sum(axis=1, keepdims=True), 1e-300)
-            U = np.where(self._rated[:, None], part * self.busy[-1][:, None], U)
+            share = work / np.maximum(work.sum(axis=1, keepdims=True), 1e-300)
+            U = np.where(self._rated[:, None], share * self.busy[-1][:, None], U)
         return U
 
     @property
@@ -148,16 +148,16 @@ class Solution(Result):
 
     @property
     def _rated(self) -> np.ndarray:
-        """Stations whose utilization is the probability that a customer is there, shape (K,)."""
+        """Load-dependent stations, whose utilization is the probability that a customer is there, shape (K,)."""
         rated = np.array([s.rates is not None for s in self.network.stations])
         return rated if self.busy is None else rated & np.isfinite(self.busy[-1])
 
     @property
     def bottleneck(self) -> str | None:
-        """The queueing station of the largest utilization at its fastest rate; None without queues."""
+        """The queueing station with the largest share of its highest speed in use; None without queues."""
         low = lower(self.network, self.class_populations or self.population)
-        every = self.class_throughput[[chain[0] for chain in self.network.chains]]
-        load = replace(low, open_load=0.0 * low.open_load).load @ every
+        X = self.class_throughput[[chain[0] for chain in self.network.chains]]
+        load = replace(low, open_load=0.0 * low.open_load).load @ X
         return self.network.names[int(load.argmax())] if load.any() else None
 
     @property
@@ -170,14 +170,9 @@ class Solution(Result):
         first = int(self.populations[0])
         if not first <= population <= self.population:
             raise ModelError(f"solution: population must be {first} to {self.population}, got {population!r}")
-        end = int(population) - first + 1
-        return replace(
-            self,
-            population=int(population),
-            throughputs=self.throughputs[:end],
-            residence_times=self.residence_times[:end],
-            busy=None if self.busy is None else self.busy[:end],
-        )
+        end, busy = int(population) - first + 1, self.busy
+        X, R, busy = self.throughputs[:end], self.residence_times[:end], None if busy is None else busy[:end]
+        return replace(self, population=int(population), throughputs=X, residence_times=R, busy=busy)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per station, and class where there are several: the measures at `population`."""
@@ -190,14 +185,13 @@ class Solution(Result):
 
     def class_rows(self) -> list[dict[str, Any]]:
         """Customers, throughput and cycle time: one row per class, or for classes that customers switch between."""
-        names, each = self.network.class_names or ["all"], self.class_populations or (self.population,)
+        names, N = self.network.class_names or ["all"], self.class_populations or (self.population,)
         rows = []
         for chain in map(list, self.network.chains):
-            n: float = sum(each[c] for c in chain)
-            if self.network.arrival_rates[chain[0]]:
-                n = float(self.class_customers[chain[0]])
-            x, what = float(self.class_throughput[chain[0]]), ", ".join(names[c] for c in chain)
-            rows.append({"class": what, "population": n, "throughput": x, "cycle_time": n / x if x > 0 else 0.0})
+            is_open = self.network.arrival_rates[chain[0]] > 0
+            n = float(self.class_customers[chain[0]]) if is_open else sum(N[c] for c in chain)
+            x, name = float(self.class_throughput[chain[0]]), ", ".join(names[c] for c in chain)
+            rows.append({"class": name, "population": n, "throughput": x, "cycle_time": n / x if x > 0 else 0.0})
         return rows
 
     def to_frame(self) -> pandas.DataFrame:
@@ -207,11 +201,11 @@ class Solution(Result):
         """
         pandas = extra("pandas", "frames", what="a DataFrame")
         if self.network.classes:
-            each = dict(zip(self.network.class_names, self.class_throughput.tolist(), strict=True))
-            rows = [{"class": row["class"], "throughput": each[row["class"]]} | row for row in self.to_rows()]
-            return pandas.DataFrame(sorted(rows, key=lambda row: list(each).index(row["class"])))
+            x = dict(zip(self.network.class_names, self.class_throughput.tolist(), strict=True))
+            rows = [{"class": row["class"], "throughput": x[row["class"]]} | row for row in self.to_rows()]
+            return pandas.DataFrame(sorted(rows, key=lambda row: list(x).index(row["class"])))
         X = self.throughputs[:, None]
-        Q, U = X * self.residence_times, X * self.network.service_demand / self._servers
+        Q, U = X * self.residence_times, X * self.network.service_demand / self._servers  # Little's, utilization law
         if self.busy is not None:
             U = np.where(self._rated, self.busy, U)
         columns = {"population": self.populations, "throughput": X[:, 0], "cycle_time": self.populations / X[:, 0]}
@@ -238,7 +232,7 @@ class Solution(Result):
         return document
 
     def caption(self) -> str:
-        """Population, throughput and method, and its reason where the choice is not the usual one."""
+        """Population, throughput, cycle time and `method`."""
         arriving = self.network.arrival_rates.sum()
         return (
             f"{self.network.name or 'network'}: population {self.population}, "
@@ -247,7 +241,7 @@ class Solution(Result):
         )
 
     def method(self) -> str:
-        """The solver, whether it is exact, and below the reason where the choice is not the usual one."""
+        """The solver, whether it is exact, and on a second line the reason of an unusual choice."""
         error = "" if math.isnan(self.expected_error) else f", error to expect {percent(self.expected_error, 1)}"
         about = f"({self.solver}, {'exact' if self.exact else f'approximate{error}'})"
         return f"{about}\n{self.reason}" if self.reason and self.solver != "exact MVA" else about
@@ -258,19 +252,19 @@ class Solution(Result):
 
 
 def solution_of(low: Lowered, X: np.ndarray, Q: np.ndarray, busy: np.ndarray | None = None, **about: Any) -> Solution:
-    """The solution with throughputs X (C,) and queue lengths Q (K, C) of classes; ``about`` is the rest of it."""
+    """The solution with throughputs X (C,) and queue lengths Q (K, C) of classes; ``about``: its other fields."""
     network = low.network
     total = float(X[[chain[0] for chain in network.chains]].sum())
     if network.classes:
         with np.errstate(invalid="ignore", divide="ignore"):
-            about["class_residence_times"] = np.where(X > 0, Q / X, 0.0)
+            about["class_residence_times"] = np.where(X > 0, Q / X, 0.0)  # Little's law
         about |= {"class_populations": low.populations, "class_throughputs": X}
     R = (Q.sum(axis=1) / total)[None, :]
     return Solution(network, int(low.N.sum()), np.array([total]), R, busy=None if busy is None else busy[None], **about)
 
 
 def by_class(low: Lowered, X: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """X and Q (K, C) of classes from those of chains: who switches classes is in all of them in each cycle."""
+    """X (C,) and Q (K, C) of classes from those of chains, whose customers are in every class in each cycle."""
     if low.network.routing is None:  # each class is the whole of its chain
         return X, Q
     share, chains = low.share, low.network.chains

@@ -1,4 +1,4 @@
-"""The verbs: a network, a population and a solver give a solution; thousands of networks are solved at once."""
+"""The verbs `solve`, of a network at a population by a solver, and `solve_batch`, of thousands of networks at once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from .network import Network
 from .solution import Solution
 from .stations import LARGEST_POPULATION, number_array
 
+#: Most customers, and states times populations kept, of a Markov chain that `solve` chooses by itself: 0.3 s.
+MOST_CUSTOMERS, MOST_STATES = 500, 6_000
+#: Rows that print shows.
+SHOWN_SOLVERS = 20
+
 
 class Solver(Protocol):
-    """A method of `solve`: it treats the network as promised, or raises `ModelError`."""
+    """Interface of a method for `solve`: it treats the network as promised, or raises `ModelError`."""
 
     def solve(self, network: Network, population: Any) -> Solution:
         """Measures at ``population``: an int without classes, else a tuple with one number per class."""
@@ -72,7 +77,7 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
         return solver.solve(network, N)
     low = lower(network, N)
     if network.open_classes:
-        require_product_form(low, "solve")
+        require_product_form(low, "solve")  # no reduction to closed chains without it
     elif why := low.why_not_product_form():
         why = f"{why}: no product form"
         try:
@@ -83,26 +88,17 @@ def solve(network: Network, *, population: Any = None, solver: Solver | None = N
     return solved_exactly(low)
 
 
-#: Most customers, and states times the populations that a solution keeps, of a chain that nobody asked for: 0.3 s.
-MOST_CUSTOMERS, MOST_STATES = 500, 6_000
-
-
 def _by_chain(low: Lowered, why: str) -> Solution:
     """The solution of a small Markov chain, without classes at all populations, or a `ModelError`."""
     network, N = low.network, int(low.N.sum())
     if N > MOST_CUSTOMERS:
         raise ModelError(f"Markov chain: more than {MOST_CUSTOMERS} customers")
     chain = MarkovChain(most_states=MOST_STATES if network.classes else MOST_STATES // N)
-    each = [chain.solve(network, n) for n in ([low.populations] if network.classes else range(N, 0, -1))][::-1]
-    X, R, busy = (
-        np.concatenate([getattr(one, name) for one in each]) for name in ("throughputs", "residence_times", "busy")
-    )
+    curve = [chain.solve(network, n) for n in ([low.populations] if network.classes else range(N, 0, -1))][::-1]
+    names = ("throughputs", "residence_times", "busy")
+    X, R, busy = (np.concatenate([getattr(solution, name) for solution in curve]) for name in names)
     reason = f"{why}, but a small Markov chain: exact, with phase-type service of these moments"
-    return replace(each[-1], throughputs=X, residence_times=R, busy=busy, reason=reason)
-
-
-#: Rows that print shows.
-SHOWN_SOLVERS = 20
+    return replace(curve[-1], throughputs=X, residence_times=R, busy=busy, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -113,11 +109,11 @@ class BatchSolution(Result):
     ----------
     population : ndarray of int, shape (...)
     throughputs : ndarray, shape (largest population, ...)
-        Cycles per second at populations 1, 2, ...; NaN above a network's own; without curves one row, at its own.
+        Cycles per second at populations 1, 2, ...; NaN above the network's population; one row, at it, without curves.
     residence_time : ndarray, shape (..., K)
-        Seconds per cycle at each station, at each network's own population.
+        Seconds per cycle at each station, at each network's population.
     throughput : ndarray, shape (...)
-        Cycles per second at each network's own population.
+        Cycles per second at each network's population.
     """
 
     demands: np.ndarray
@@ -130,12 +126,12 @@ class BatchSolution(Result):
     @property
     def queue_length(self) -> np.ndarray:
         """Mean customers at each station, shape (..., K)."""
-        return self.throughput[..., None] * self.residence_time
+        return self.throughput[..., None] * self.residence_time  # Little's law
 
     @property
     def utilization(self) -> np.ndarray:
         """Busy share of each station, shape (..., K)."""
-        return self.throughput[..., None] * self.demands
+        return self.throughput[..., None] * self.demands  # utilization law
 
     @property
     def cycle_time(self) -> np.ndarray:
@@ -143,7 +139,7 @@ class BatchSolution(Result):
         return np.asarray(self.residence_time.sum(axis=-1) + self.think_time)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per network, at its own population."""
+        """One row per network, at its population."""
         index: dict[str, Any] = {f"index {axis}": at for axis, at in enumerate(np.indices(self.population.shape))}
         measures = {"population": self.population, "throughput": self.throughput, "cycle_time": self.cycle_time}
         return rows_of(index | measures)
@@ -153,7 +149,7 @@ class BatchSolution(Result):
         return self.to_rows()[:SHOWN_SOLVERS]
 
     def caption(self) -> str:
-        """How many networks of how many stations."""
+        """Numbers of networks and of stations."""
         count = self.population.size
         first = f", the first {SHOWN_SOLVERS}" if count > SHOWN_SOLVERS else ""
         return f"{count:,} networks of up to {self.demands.shape[-1]} queues{first}"
@@ -208,14 +204,14 @@ def mva_recursion(D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> tupl
 
     Reiser and Lavenberg (1980); rounding is kept from breaking the laws that X grows and stays below 1 / max D.
     """
-    most = 1.0 / np.maximum(D.max(axis=-1, initial=0.0), 1e-300)
+    capacity = 1.0 / np.maximum(D.max(axis=-1, initial=0.0), 1e-300)
     X = np.empty((len(populations), *D.shape[:-1]))
     R = np.empty((len(populations), *D.shape))
     Q, x = np.zeros(D.shape), np.zeros(D.shape[:-1])
     row = 0
     for n in range(1, int(populations[-1]) + 1):
         r = D * (1.0 + Q)  # arrival theorem
-        x = np.maximum(x, np.minimum(n / (Z + r.sum(axis=-1)), most))
+        x = np.maximum(x, np.minimum(n / (Z + r.sum(axis=-1)), capacity))  # X(n) = n / (Z + R(n))
         Q = x[..., None] * r  # Little's law
         if n == populations[row]:
             X[row], R[row], row = x, r, row + 1
@@ -231,21 +227,19 @@ def _checked(demands: Any, think_time: Any, population: Any) -> tuple[np.ndarray
             f"got shapes {D.shape} and {N.shape}"
         )
     whole = (N >= 1) & (N <= LARGEST_POPULATION) & (np.floor(N) == N)
-    for what, values, good, must in (
+    for what, values, valid, must in (
         ("demands", D, (D >= 0) & (D <= LARGEST_NUMBER), "0 to 1e9 seconds"),
         ("think_time", Z, (Z >= 0) & (Z <= LARGEST_NUMBER), "0 to 1e9 seconds"),
         ("population", N, whole, f"whole numbers, 1 to {LARGEST_POPULATION:,}"),
     ):
-        if not good.all():
-            at = np.argwhere(~good)[0].tolist()
+        if not valid.all():
+            at = np.argwhere(~valid)[0].tolist()
             raise ModelError(f"batch: {what}{at or ''} must be {must}, got {values[tuple(at)]!r}")
     try:
         shape = np.broadcast_shapes(D.shape[:-1], Z.shape, N.shape)
     except ValueError:
-        raise ModelError(
-            f"batch: demands {D.shape[:-1]} (without stations), think_time {Z.shape} and population {N.shape} "
-            "do not broadcast"
-        ) from None
+        shapes = f"demands {D.shape[:-1]} (without stations), think_time {Z.shape} and population {N.shape}"
+        raise ModelError(f"batch: {shapes} do not broadcast") from None
     D, Z = np.broadcast_to(D, (*shape, D.shape[-1])), np.broadcast_to(Z, shape)
     if (D.sum(axis=-1) + Z < 1e-15).any() or not (D.sum(axis=-1) > 0).all():
         raise ModelError("batch: all service demands of a network are zero; give at least one station a demand > 0")

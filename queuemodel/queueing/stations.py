@@ -1,4 +1,4 @@
-"""Stations, kinds of customers, and service times of phase type: the absorption time of a small Markov chain."""
+"""Stations, classes of customers, and phase-type service times: absorption times of small Markov chains."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ import numpy as np
 from ..base.checks import by_keyword, require_choice, require_count, require_name, require_number
 from ..base.errors import ModelError
 
-#: More phases than this make every exact chain hopeless.
+#: Most phases of a service time; every exact chain is hopeless with more.
 MOST_PHASES = 100
+#: Longest service (seconds): no step takes a week, a longer time is a mistake of units.
+LONGEST_SERVICE = 7 * 24 * 3600.0
+#: Largest squared coefficient of variation; larger ones are taken for a mistake.
+LARGEST_SCV = 1e6
+#: Processor sharing; first come, first served; last come, first served with preemption.
+DISCIPLINES = ("ps", "fcfs", "lifo-pr")
+STATION_SYNONYMS = {"fifo": "fcfs", "lcfs": "lifo-pr", "lcfs-pr": "lifo-pr", "lifo": "lifo-pr", "round-robin": "ps"}
+#: Largest population; the recursion takes about a second per million customers and station.
+LARGEST_POPULATION = 10_000_000
 
 
 @by_keyword
@@ -68,15 +77,14 @@ class PhaseType:
     @property
     def mean(self) -> float:
         """Mean, seconds."""
-        return float(np.array(self.alpha) @ np.linalg.solve(-np.array(self.T), np.ones(len(self.alpha))))
+        return float(np.array(self.alpha) @ np.linalg.solve(-np.array(self.T), np.ones(len(self.alpha))))  # -a T^-1 1
 
     @property
     def scv(self) -> float:
         """Squared coefficient of variation."""
         T = -np.array(self.T)
-        once = np.linalg.solve(T, np.ones(len(T)))
-        second = float(2 * np.array(self.alpha) @ np.linalg.solve(T, once))
-        return max(0.0, round(second / self.mean**2 - 1, 14))
+        second = float(2 * np.array(self.alpha) @ np.linalg.solve(T, np.linalg.solve(T, np.ones(len(T)))))
+        return max(0.0, round(second / self.mean**2 - 1, 14))  # E(S^2) = 2 alpha T^-2 1
 
     @property
     def exit_rates(self) -> np.ndarray:
@@ -101,18 +109,18 @@ class PhaseType:
         if abs(scv - 1) < 1e-12:
             return cls.exponential(mean)
         if scv > 1:
-            p = 0.5 * (1 + math.sqrt((scv - 1) / (scv + 1)))
+            p = 0.5 * (1 + math.sqrt((scv - 1) / (scv + 1)))  # p / rate_1 = (1 - p) / rate_2
             return cls((p, 1 - p), ((-2 * p / mean, 0.0), (0.0, -2 * (1 - p) / mean)))
         k = max(2, math.ceil(1 / scv - 1e-9))
-        p = (k * scv - math.sqrt(max(k * (1 + scv) - k * k * scv, 0.0))) / (1 + scv)
+        p = (k * scv - math.sqrt(max(k * (1 + scv) - k * k * scv, 0.0))) / (1 + scv)  # 1/k <= scv <= 1/(k-1)
         p = min(max(p, 0.0), 1.0)
         rate = (k - p) / mean
         T = np.diag([-rate] * k) + np.diag([rate] * (k - 1), 1)
-        return cls((1 - p, p, *[0.0] * (k - 2)), tuple(map(tuple, T)))  # skipping the first phase with probability p
+        return cls((1 - p, p, *[0.0] * (k - 2)), tuple(map(tuple, T)))  # with probability p one phase less
 
 
 def number_array(value: Any, what: str, kind: str = "an array of numbers") -> np.ndarray:
-    """A float array (NaN and infinity are left for others to name), or a `ModelError`."""
+    """A float array, NaN and infinity included, or a `ModelError`."""
     try:
         array = np.array(value)
         if array.dtype.kind in "iuf":
@@ -120,17 +128,6 @@ def number_array(value: Any, what: str, kind: str = "an array of numbers") -> np
     except (TypeError, ValueError, OverflowError):
         pass
     raise ModelError(f"{what}: must be {kind}, got {value!r}")
-
-
-#: Service longer than this is a mistake of units: no step takes a week.
-LONGEST_SERVICE = 7 * 24 * 3600.0
-#: More variable service is taken for a mistake.
-LARGEST_SCV = 1e6
-#: Processor sharing; first come, first served; last come, first served with preemption.
-DISCIPLINES = ("ps", "fcfs", "lifo-pr")
-STATION_SYNONYMS = {"fifo": "fcfs", "lcfs": "lifo-pr", "lcfs-pr": "lifo-pr", "lifo": "lifo-pr", "round-robin": "ps"}
-#: Above this a request is taken for a mistake; the recursion takes about a second per million customers and station.
-LARGEST_POPULATION = 10_000_000
 
 
 @by_keyword
@@ -216,7 +213,7 @@ class Station:
         """Seconds of service per cycle, visit ratio times service time (of a station without classes)."""
         if isinstance(self.visit_ratio, Mapping) or isinstance(self.service_time, Mapping):
             raise ModelError(f"station {self.name!r}: service demands differ by class; use the network's")
-        return self.visit_ratio * self.service_time
+        return self.visit_ratio * self.service_time  # D = V S
 
     def distribution_of(self, job_class: str | None) -> PhaseType | None:
         """The phase-type distribution of a class, or None."""
@@ -224,7 +221,7 @@ class Station:
         return shapes.get(job_class) if isinstance(shapes, Mapping) else shapes  # type: ignore[arg-type]
 
     def shape_of(self, job_class: str | None) -> PhaseType | None:
-        """Its distribution, or one of its two moments; None where service takes no time."""
+        """The distribution of a class, or a fit of its two moments; None where service takes no time."""
         shape, mean = self.distribution_of(job_class), self.time_of(job_class)
         return PhaseType.from_moments(mean=mean, scv=self.scv_of(job_class)) if not shape and mean > 0 else shape
 
@@ -246,26 +243,22 @@ class Station:
         return self.discipline + (f", {self.servers:g} servers" if self.servers > 1 else "")
 
     def speeds(self, customers: int) -> np.ndarray:
-        """How many times faster than at rate 1 the station works with 1, 2, ... ``customers``, shape (customers,).
-
-        The last of its rates repeats, also where no customer of its network reaches it.
-        """
+        """Speeds with 1, 2, ... ``customers``, over rate 1, shape (customers,); the last of the rates repeats."""
         if self.rates is None:
-            n = np.arange(1.0, customers + 1)
-            return n if self.is_delay else np.minimum(n, self.servers)
+            return np.minimum(np.arange(1.0, customers + 1), self.servers)  # mu(n) = min(n, m)
         listed = [rate for rate in self.rates if rate is not ...]
         return np.array([*listed, *[listed[-1]] * (customers - len(listed))][:customers])
 
     @property
     def listed_speeds(self) -> np.ndarray:
-        """Its speeds until the last one, which holds from there on: one for each of its rates or servers."""
+        """Speeds up to the last one, which repeats: one for each of the rates or servers."""
         return self.speeds(int(self.servers) if self.rates is None else len(self.rates))
 
     def why_not_product_form(self, visiting: Sequence[str | None]) -> str | None:
         """The condition of product form (Baskett, Chandy, Muntz and Palacios, 1975; Kelly, 1979) that fails, or None.
 
-        Where the order decides who waits (first come first served, several preempted servers), service must be
-        exponential and the same for all; elsewhere it may be any.
+        Where customers wait in order (first come first served, several preempted servers), service must be exponential
+        and the same for all; elsewhere it may be any.
         """
         ordered = self.discipline == "fcfs" or (self.discipline == "lifo-pr" and self.servers > 1)
         if self.is_delay or not ordered:
@@ -291,8 +284,8 @@ def _take_distribution(station: Any, where: str) -> None:
     if station.service_time is not None or station.scv != 1.0:
         raise ModelError(f"{where}: distribution specifies service_time and scv already; give only one of them")
     put(station, "distribution", PerClass(shapes) if several else shapes)
-    for name, of in (("service_time", "mean"), ("scv", "scv")):
-        put(station, name, {c: getattr(d, of) for c, d in shapes.items()} if several else getattr(shapes, of))
+    for name, moment in (("service_time", "mean"), ("scv", "scv")):
+        put(station, name, {c: getattr(d, moment) for c, d in shapes.items()} if several else getattr(shapes, moment))
 
 
 def _rate_values(rates: Any, where: str) -> tuple[Any, ...]:
@@ -309,7 +302,7 @@ def _rate_values(rates: Any, where: str) -> tuple[Any, ...]:
 @by_keyword
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """A kind of customer: closed, with a population, or open, with an arrival rate.
+    """A class of customers: closed, with a population, or open, with an arrival rate.
 
     Parameters
     ----------
@@ -391,7 +384,7 @@ def require_servers(servers: Any, what: str) -> float:
 
 
 def number_of(value: float | Mapping[str, float] | None, name: str | None, missing: float) -> float:
-    """The number of class ``name``: the common one, its own, or ``missing``."""
+    """The number of class ``name``: common to all classes, by class, or ``missing``."""
     if type(value) is float:  # the usual case, kept fast
         return value
     if isinstance(value, PerClass):

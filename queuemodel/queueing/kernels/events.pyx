@@ -1,7 +1,7 @@
 """The event loop of a replication.
 
-Departures from delays and first-come-first-served stations are known on arrival and wait in one heap; stations whose
-speed changes with every arrival (sharing, preemption, rates) know their next one. The earliest is next.
+Departures from delays and first-come-first-served stations are known at arrival and wait in one heap; stations whose
+speed changes with every arrival (sharing, preemption, rates) keep their next departure. The earliest is the next event.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -27,13 +27,13 @@ cdef double draw(
     if kind == CONSTANT:
         return mean
     if kind == GAMMA:
-        return mean / shape * random_standard_gamma(rng, shape)
+        return mean / shape * random_standard_gamma(rng, shape)  # scv = 1 / shape
     cdef double u = uniform(rng), time = 0.0
     phase = 0
     while phase < len(first) - 1 and u > first[phase]:
         phase += 1
     while True:
-        time += random_standard_exponential(rng) / T[phase, 0]
+        time += random_standard_exponential(rng) / T[phase, 0]  # sojourn in a phase: rate -T_ii
         u, j = uniform(rng), 1
         while j < T.shape[1] - 1 and u > T[phase, j]:
             j += 1
@@ -43,7 +43,7 @@ cdef double draw(
 
 
 def advance(rng, model, run, long size, long most):
-    """Go on for ``most`` departures, or until every batch has its ``size`` departures."""
+    """Simulate ``most`` departures, or until every batch has ``size`` departures."""
     cdef const long[::1] kind, servers, source
     cdef const long[:, ::1] dist
     cdef const double[:, ::1] speed, mean, shape
@@ -66,7 +66,7 @@ def advance(rng, model, run, long size, long most):
     for _ in range(most + len(place)):
         if batch == len(durations):
             break
-        if begun < len(place):
+        if begun < len(place):  # the start: an arrival without a departure
             customer = begun
             begun += 1
         else:
@@ -84,7 +84,7 @@ def advance(rng, model, run, long size, long most):
                 k = place[customer]
             else:
                 k = at
-                clock[k] += (now - last[k]) * pace(kind[k], speed[k, n[k]], n[k])
+                clock[k] += (now - last[k]) * pace(kind[k], speed[k, n[k]], n[k])  # service of each customer in service
                 last[k] = now
                 if kind[k] == SHARING:
                     customer = order[k, 0]
@@ -96,7 +96,7 @@ def advance(rng, model, run, long size, long most):
                     for j in range(n[k] - 1):
                         order[k, j], tag[k, j] = order[k, j + 1], tag[k, j + 1]
             c = klass[customer]
-            areas[batch, k, c] += q[k, c] * (now - since[k, c])
+            areas[batch, k, c] += q[k, c] * (now - since[k, c])  # integral of the queue length
             since[k, c] = now
             q[k, c] -= 1
             n[k] -= 1
@@ -110,7 +110,7 @@ def advance(rng, model, run, long size, long most):
             departures[batch, c] += 1
             visits[k, c] += 1
             done += 1
-            if done == size:
+            if done == size:  # the batch is full: close its integrals
                 for s in range(K):
                     for d in range(C):
                         areas[batch, s, d] += q[s, d] * (now - since[s, d])
@@ -122,7 +122,7 @@ def advance(rng, model, run, long size, long most):
                 clocks[BATCH_BEGAN] = now
                 batch += 1
                 done = 0
-            u, j = uniform(bits), 0
+            u, j = uniform(bits), 0  # inverse of the cumulative routing probabilities
             while j < C * K - 1 and u > go[c, k, j]:
                 j += 1
             klass[customer], place[customer] = j // K, j % K
@@ -138,9 +138,9 @@ def advance(rng, model, run, long size, long most):
             for m in range(1, servers[k]):
                 if free[k, m] < free[k, best]:
                     best = m
-            free[k, best] = max(now, free[k, best]) + work
+            free[k, best] = max(now, free[k, best]) + work  # the server that is free first (Kiefer and Wolfowitz, 1955)
             leaves = free[k, best]
-        elif k == K - 1 and source[c]:  # they arrive one after the other
+        elif k == K - 1 and source[c]:  # a source: arrivals one after the other
             free[k, c] = max(now, free[k, c]) + work
             leaves = free[k, c]
         if kind[k] in (FCFS, DELAY):
@@ -153,8 +153,8 @@ def advance(rng, model, run, long size, long most):
                 clock[k] = 0.0
             last[k] = now
             if kind[k] == SHARING:
-                push(&tag[k, 0], &order[k, 0], n[k], clock[k] + work, customer)
-            else:  # one is served at a time, clock is the service since the (re)start
+                push(&tag[k, 0], &order[k, 0], n[k], clock[k] + work, customer)  # leaves at this virtual time
+            else:  # a single customer in service; clock is the service since its (re)start
                 if n[k] > 0:
                     served = n[k] - 1 if kind[k] == LIFO else 0
                     tag[k, served] = max(tag[k, served] - clock[k], 0.0)
@@ -169,12 +169,12 @@ def advance(rng, model, run, long size, long most):
 
 
 cdef double pace(long kind, double speed, long n) noexcept nogil:
-    """Seconds of service per second that each of those in service gets."""
+    """Seconds of service per second of each customer in service: mu(n) / n when shared."""
     return speed / n if kind == SHARING else speed
 
 
 cdef double first_out(long kind, double* tag, double clock, long n) noexcept nogil:
-    """The service that the next one to leave still needs, when nobody comes."""
+    """Remaining service of the next departure without another arrival."""
     if kind == SHARING:
         return max(tag[0] - clock, 0.0)
     return tag[n - 1] if kind == LIFO else tag[0]

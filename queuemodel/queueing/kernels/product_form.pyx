@@ -25,16 +25,17 @@ def recursion(const double[:] D, double Z, long N):
     for n in range(1, N + 1):
         total = Z
         for k in range(K):
-            R[n - 1, k] = D[k] * (1.0 + Q[k])  # arrival theorem
+            R[n - 1, k] = D[k] * (1.0 + Q[k])  # arrival theorem: R_k(n) = D_k (1 + Q_k(n-1))
             total += R[n - 1, k]
-        x = max(x, min(n / total, 1.0 / largest))  # rounding must not break the laws
+        x = max(x, min(n / total, 1.0 / largest))  # X(n) = n / (Z + R(n)); rounding keeps X(n-1) <= X(n) <= 1 / D_max
         X[n - 1] = x
         for k in range(K):
-            Q[k] = x * R[n - 1, k]  # Little's law
+            Q[k] = x * R[n - 1, k]  # Little's law: Q_k = X R_k
     return X.base, R.base
 
 
 cdef void next_point(long* n, const long* N, long C) noexcept nogil:
+    """Step to the next population, the last class fastest."""
     for c in range(C - 1, -1, -1):
         if n[c] < N[c]:
             n[c] += 1
@@ -64,11 +65,11 @@ def lattice(
                 before = at if c == 0 else at - strides[c]
                 total = Z[c]
                 for k in range(K):
-                    R[c, k] = D[c, k] * (1.0 + Q[before, k])  # arrival theorem
+                    R[c, k] = D[c, k] * (1.0 + Q[before, k])  # arrival theorem: R_ck(n) = D_ck (1 + Q_k(n - e_c))
                     total += R[c, k]
-                X[c] = n[c] / total
+                X[c] = n[c] / total  # Little's law for a cycle: n_c = X_c (Z_c + R_c)
                 for k in range(K):
-                    new[k] += X[c] * R[c, k]  # Little's law
+                    new[k] += X[c] * R[c, k]  # Q_k = sum_c X_c R_ck
             for k in range(K):
                 Q[at, k] = new[k]
             next_point(&n[1], &N[1], C - 1)
@@ -87,7 +88,7 @@ cdef void _step(
             R[k, i] = r
             total[i] += r
     for i in range(BLOCK):
-        xs[i] = n / total[i]
+        xs[i] = n / total[i]  # X(n) = n / (Z + R(n))
     for k in range(K):
         for i in range(BLOCK):
             Q[k, i] = xs[i] * R[k, i]  # Little's law
@@ -97,24 +98,24 @@ def recursions(
     const double[:, ::1] D, const double[::1] Z, const long[::1] N, double[:, ::1] X, double[::1] last,
     double[:, ::1] last_R
 ):
-    """`recursion` of M networks, D (K, M), Z, N (M,): fills X (largest N or 0, M), and last, last_R at each own N."""
+    """`recursion` of M networks, D (K, M), Z, N (M,): fills X (max N or 0, M), and last, last_R at each network's N."""
     K, M = D.shape[0], D.shape[1]
     cdef double[:, ::1] d = np.zeros((K, BLOCK)), Q = np.zeros((K, BLOCK)), R = np.zeros((K, BLOCK))
     cdef double[::1] z = np.ones(BLOCK), total = np.ones(BLOCK), xs = np.ones(BLOCK)
-    cdef long start, end, least, most
+    cdef long start, end, min_N, max_N
     for start in range(0, M, BLOCK):
         end = min(start + BLOCK, M)
         Q[:] = 0.0
         z[: end - start] = Z[start:end]
         d[:, : end - start] = D[:, start:end]
-        least = most = N[start]
+        min_N = max_N = N[start]
         for i in range(start, end):
-            least, most = min(least, N[i]), max(most, N[i])
-        for n in range(1, most + 1):
+            min_N, max_N = min(min_N, N[i]), max(max_N, N[i])
+        for n in range(1, max_N + 1):
             _step(n, K, d, z, Q, R, total, xs)
             if len(X):
                 X[n - 1, start:end] = xs[: end - start]
-            if n >= least:
+            if n >= min_N:
                 for i in range(start, end):
                     if N[i] == n:
                         last[i] = xs[i - start]
@@ -123,6 +124,7 @@ def recursions(
 
 
 cdef (double, long) normal(double m, long e) noexcept nogil:
+    """The same number with 2**-256 <= m < 2**256, or 0."""
     if not m < INFINITY:
         return m, e
     while m >= BIG:
@@ -141,7 +143,7 @@ cdef (double, long) add(double m, long e, double p, long q) noexcept nogil:
     if q == e:
         m += p
     elif q == e - 1:
-        m += p * DOWN
+        m += p * DOWN  # terms with q < e - 1 are below the last bit
     return m, e
 
 
@@ -160,12 +162,12 @@ def factor(
             if n[c] > 0:
                 before = at - strides[c]
                 step = D[c] * total / n[c] / mu[min(total, len(mu)) - 1]
-                m[at], e[at] = normal(m[before] * step, e[before])
+                m[at], e[at] = normal(m[before] * step, e[before])  # f(n) = f(n - e_c) D_c |n| / (n_c mu(|n|))
                 break
 
 
 def geometric(const double[:] D, const long[::1] N, const long[:] strides, double[::1] m, long[::1] e):
-    """h(n) = g(n) + sum of D_c h(n - e_c), in place: a station of constant rate."""
+    """h(n) = g(n) + sum of D_c h(n - e_c), in place: a station of constant rate (Reiser and Kobayashi, 1975)."""
     cdef long[::1] n = np.zeros(len(N), np.int64)
     for at in range(1, len(m)):
         next_point(&n[0], &N[0], len(N))
@@ -184,7 +186,7 @@ def convolve(
     C = len(N)
     cdef long[::1] n = np.array(N)
     cdef bint inside
-    for at in range(len(m) - 1, -1, -1):
+    for at in range(len(m) - 1, -1, -1):  # downwards: g(n - i) is not overwritten yet
         a, b = 0.0, 0
         for p in range(len(offsets)):
             if offsets[p] > at:
@@ -211,14 +213,15 @@ def residence(double D, const double[:] mu, bint bounded, const double[:] X, con
     p[0] = 1.0
     last = 1.0 / mu[m - 1] if bounded else 0.0
     for j in range(1, m + 1):
-        w[j] = j * (1.0 / mu[j - 1] - last)
+        w[j] = j * (1.0 / mu[j - 1] - last)  # 0 where mu(j) = mu(m)
     Q = 0.0
     for n in range(1, N + 1):
+        # R(n) = D sum_j j / mu(j) p(j-1|n-1) (Reiser, 1981), and sum_j j p(j-1|n-1) = 1 + Q(n-1)
         total = (1.0 + Q) * last
         for j in range(1, min(n, m) + 1):
             total += w[j] * p[j - 1]
         R[n - 1] = D * total
-        Q = X[n - 1] * R[n - 1]
+        Q = X[n - 1] * R[n - 1]  # Little's law
         for j in range(min(n, m), 0, -1):
             p[j] = X[n - 1] * D / mu[j - 1] * p[j - 1]
         p[0] = p0[n]

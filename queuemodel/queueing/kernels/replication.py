@@ -1,4 +1,4 @@
-"""One replication of a simulation: a network as arrays, and a run that can be made longer."""
+"""One replication of a simulation: a network as arrays, and a run that can be doubled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AT_ONCE = 50_000
 
 
 class Replication:
-    """Customers begin at one place, another one in each replication, so that agreement is not the start's."""
+    """A run whose customers begin at one place, different in each replication, to show a dependence on the start."""
 
     def __init__(
         self, routes: Routes, model: Model, counts: tuple[int, ...], rng: np.random.Generator, number: int, size: int
@@ -57,7 +57,7 @@ class Replication:
             advance(self.rng, self.model, self.run, self.size, AT_ONCE)
 
     def double(self) -> None:
-        """Join batches in pairs, which leaves room for as many again."""
+        """Join batches in pairs: batch means of twice the length, and room for as many again."""
         half = BATCHES // 2
         for series in (self.run.durations, self.run.areas, self.run.departures, self.run.busy):
             series[:half] = series[0:BATCHES:2] + series[1:BATCHES:2]
@@ -66,20 +66,20 @@ class Replication:
         self.size *= 2
 
     def measures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """X (C,), Q (K, C) and how often somebody was there (K,), after the warm-up."""
+        """X (C,), Q (K, C) and the share of time with customers (K,), after the warm-up."""
         time = self.run.durations[KEPT].sum()
-        X = self.routes.cycles(self.run.departures[KEPT].sum(axis=0)) / time
+        X = self.routes.cycles(self.run.departures[KEPT].sum(axis=0)) / time  # Q: time average, area / time
         return X, self.run.areas[KEPT, :-1].sum(axis=0) / time, self.run.busy[KEPT, :-1].sum(axis=0) / time
 
     def series(self) -> np.ndarray:
-        """Per batch after the warm-up, queue lengths at places, then throughputs, of each class: (B, M)."""
+        """Batch means after the warm-up, queue lengths at places, then throughputs, of each class: (B, M)."""
         time = self.run.durations[KEPT, None]
         queues = self.run.areas[KEPT].reshape(len(time), -1) / time
         return np.hstack([queues, self.routes.cycles(self.run.departures[KEPT]) / time])
 
 
 def model_of(routes: Routes, population: int) -> Model:
-    """What does not change while ``population`` customers are simulated."""
+    """Constant arrays of a simulation of ``population`` customers."""
     network = routes.network
     K, C = routes.visits.shape
     shapes = {
@@ -116,7 +116,7 @@ def model_of(routes: Routes, population: int) -> Model:
 
 
 def _new_run(model: Model, place: np.ndarray, klass: np.ndarray) -> Run:
-    """Customers about to come to their places, in order; one row more than batches for what comes after."""
+    """Arrays before the first event: customers are about to arrive; one row after the batches takes the rest."""
     (K, C), N, B = model.mean.shape, len(place), BATCHES
     servers, many = model.servers[model.kind == FCFS].max(initial=C), np.int64
     return Run(
@@ -131,14 +131,11 @@ def _new_run(model: Model, place: np.ndarray, klass: np.ndarray) -> Run:
 
 def _put_phases(shape: PhaseType, first: np.ndarray, T: np.ndarray) -> None:
     """Cumulative first phases, and per phase its rate and cumulative moves; the last one ends the service."""
-    n = len(shape.alpha)
+    n, out = len(shape.alpha), -np.diag(shape.T)
     first[:n] = np.cumsum(shape.alpha)
     first[n - 1 :] = 1.0
-    rates = np.array(shape.T)
-    for i in range(n):
-        moves = rates[i].copy()
-        moves[i] = 0.0
-        T[i, 0] = -rates[i, i]
-        T[i, 1 : n + 1] = np.cumsum(moves) / -rates[i, i]
-        T[i, n + 1 :] = T[i, n]
-        T[i, -1] = 1.0
+    moves = np.array(shape.T) + np.diag(out)
+    T[:n, 0] = out
+    T[:n, 1 : n + 1] = np.cumsum(moves, axis=1) / out[:, None]  # P(i to j) = T_ij / -T_ii
+    T[:n, n + 1 :] = T[:n, n, None]
+    T[:n, -1] = 1.0
