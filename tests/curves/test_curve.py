@@ -90,6 +90,7 @@ def test_rows_and_json_hold_the_curve(rounds, synchronous):
     for i, row in enumerate(curve.to_rows()):
         numbers = {name: values[i] for name, values in lists.items()}
         numbers |= {"utilization_a": 0.2 * (i + 1), "utilization_b": 0.2 * i + 0.3}
+        assert {type(value) for value in row.values()} <= {int, float, type(None)}  # which every format prints
         assert row.pop("measured") == {1: pytest.approx(5.1 / counted[1])}.get(i)
         assert row == pytest.approx(numbers)
     faster, times = curve.faster(4.0), ("residence_time", "think_time")
