@@ -69,11 +69,11 @@ def nodes(examples):
         ("report nodes.csv -o page.html", range(1, 13)),  # of which a reader chooses, as plan does
     ],
 )
-def test_a_table_of_nodes_is_answered_in_whole_nodes(told, nodes, words, counts):
+def test_tables_answer_in_whole_nodes(told, nodes, words, counts):
     assert told(words)["workers"] == [8 * n for n in counts]
 
 
-def test_nodes_need_gpus_per_node_and_no_workers(run, told, nodes, throughputs):
+def test_nodes_need_gpus_per_node(run, told, nodes, throughputs):
     assert told("predict ddp-alexnet-40.json --nodes 4 --gpus-per-node 2 --inside-bandwidth 8GB/s")["workers"] == [8]
     assert told(f"predict {throughputs} --strategy async-ps")["workers"] == list(range(1, 33))
     refused = {

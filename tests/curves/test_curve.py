@@ -138,7 +138,7 @@ def test_ranks_count_iterations_by_nodes(per_node, accumulation):
     assert "steps" not in text
 
 
-def test_a_barrier_on_servers_counts_iterations_and_asynchronous_workers_steps():
+def test_barriers_count_iterations():
     """Of 4 workers, a barrier makes a quarter of their steps an iteration, and k-sync one of k."""
     free, barrier = (qm.fit(profile(), strategy=name).throughput([2, 4]) for name in ("async-ps", "sync-ps"))
     k = qm.fit(profile(), strategy="k-batch-async", k=2).throughput([2, 4])
@@ -155,7 +155,7 @@ def test_a_barrier_on_servers_counts_iterations_and_asynchronous_workers_steps()
     assert "iterations" in qm.plan(barrier, steps=1000, deadline="1h").assumed
 
 
-def test_sequences_of_known_length_count_tokens_too():
+def test_sequences_count_tokens():
     rows = {"nodes": [1, 2], "gpus_per_node": [8, 8], "step_time": [1.0, 1.1], "global_batch_size": [16, 32]}
     curve = qm.predict(rows | {"sequence_length": [4096, 4096]}, workers=[8, 16])
     assert [row["tokens_per_second"] for row in curve.to_rows()] == pytest.approx(4096 * curve.examples_per_second)

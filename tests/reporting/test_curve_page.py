@@ -147,7 +147,7 @@ def test_the_page_plans_as_the_command(browser, run, examples):
     ]  # fmt: skip
 
 
-def test_a_simulated_page_plans_as_the_command(browser, run, examples):
+def test_simulated_pages_plan_as_commands(browser, run, examples):
     """The same simulation; a what-if changes it by the closed network's factor, and says so."""
     asked = ["alexnet-60.json", "--workers", "1:4", "--epochs", 10, "--dataset-size", 10_000, "--price", 2]
     assert run("report", *asked, "-o", "page.html")[0] == 0
