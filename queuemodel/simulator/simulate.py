@@ -68,7 +68,7 @@ def per_worker(name: str, values: Sequence[float], workers: int, *, largest: flo
     return np.array([require_number(v, f"simulate: {name}", positive=True, largest=largest) for v in numbers])
 
 
-#: Events between two moments at which a keypress can end the run, divided by the number of connections.
+#: Events between two checks for an interruption, times the number of connections.
 EVENTS = 2_000_000
 SETTINGS = (*MACHINES, *NETWORK, *RULES, "worker_bandwidth")
 #: Ends runs in other threads than the one that an interruption reaches.
