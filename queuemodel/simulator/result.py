@@ -129,7 +129,7 @@ class SimulatedRun(Result):
 
     @property
     def bottleneck(self) -> str:
-        """The server resource with the largest utilization."""
+        """The server's station of the largest utilization."""
         shares = {name: share for name, share in self.utilization.items() if name != "compute"}
         return max(shares, key=lambda name: shares[name])
 
@@ -170,7 +170,7 @@ class SimulatedRun(Result):
         return text
 
     def caption(self) -> str:
-        """Workers, servers and settings; throughput with its interval, step time, staleness and warm-up."""
+        """The settings, and the results."""
         return (
             f"{counted(self.workers, 'worker')}, {counted(self.parameter_servers, 'parameter server')}, "
             f"{', '.join(str(v) for k, v in self.settings.items() if k != 'seed')}: {self.throughput:.4g} steps/s "
