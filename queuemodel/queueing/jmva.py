@@ -1,4 +1,4 @@
-"""Files .jmva, the models of JMT's MVA tool (Bertoli, Casale and Serazzi, 2009); what is not known is refused."""
+"""Files .jmva, the models of JMT's MVA tool (Bertoli, Casale and Serazzi, 2009); unknown elements are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .lowered import lower
 from .network import Network
 from .stations import JobClass, Station
 
-#: Rows of a load-dependent station's table, one per customer; longer ones are a mistake.
+#: Most rows of a load-dependent station's table, one per customer.
 LARGEST_TABLE = 100_000
 STATIONS = ("listation", "delaystation", "ldstation")
 
@@ -150,7 +150,7 @@ def _station(element: ElementTree.Element, names: list[str]) -> Station:
 def _by_class(
     station: ElementTree.Element, group: str, tags: tuple[str, ...], names: list[str], where: str
 ) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for entry in station.iterfind(f"{group}/*"):
         name = entry.get("customerclass", "")
         if entry.tag not in tags or len(entry):
@@ -158,13 +158,13 @@ def _by_class(
         _require_attributes(entry, ("customerclass",))
         if name not in names:
             raise DataError(f"{where}: class {name!r} is not among the model's classes")
-        if name in found:
+        if name in values:
             raise DataError(f"{where}: class {name!r} has two entries in <{group}>")
         texts = [t for t in re.split("[;,]", entry.text or "") if t.strip()]
-        found[name] = [_number(t, f"{where}: {tags[0]}") for t in texts]
-        if not found[name]:
+        values[name] = [_number(t, f"{where}: {tags[0]}") for t in texts]
+        if not values[name]:
             raise DataError(f"{where}: {tags[0]} must be a number, got {entry.text!r}")
-    return found
+    return values
 
 
 def _one(values: list[float], where: str, what: str) -> float:
@@ -177,7 +177,7 @@ def _rates(before: np.ndarray, values: list[float], where: str) -> np.ndarray:
     """Rates relative to one customer; classes must agree on them, and the last one holds from there on."""
     if len(values) > LARGEST_TABLE or min(values) <= 0:
         raise DataError(f"{where}: service times with 1, 2, ... customers must be > 0")
-    rates = values[0] / np.array(values)
+    rates = values[0] / np.array(values)  # mu(n) = S(1) / S(n)
     rates = np.append(rates, np.full(max(0, len(before) - len(rates)), rates[-1]))
     if before.size and not np.allclose(
         np.append(before, np.full(len(rates) - len(before), before[-1])), rates, 1e-9, 0

@@ -1,4 +1,4 @@
-"""Profiles as arrays: a step's graph of operations, the order in which connections send tensors, and their servers."""
+"""Profiles as arrays: graphs of operations, orders in which connections send tensors, and tensors' servers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from ..profile.scenario import SHARDINGS, TRANSFER_ORDERS
 from .kernel.loop import COMPUTE, FETCH, PUSH, UPDATE, Steps
 from .links import LinkRates, at_bandwidth, estimate_links
 
-#: HTTP/2's initial flow-control window: what a stream may send before the next one has its turn (RFC 9113, 6.9.2).
-WINDOW = 65_535
-
-
-def chunk_bytes(transfer_order: str) -> float:
-    return WINDOW if transfer_order == "multiplexed" else math.inf
+KERNEL_KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
+INTEGER_COLUMNS, FLOAT_COLUMNS = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
+#: Arguments of `prepare`.
+MACHINES = ("parameter_servers", "bandwidth", "transfer_order", "sharding", "links")
 
 
 def ranks(profile: Profile, transfer_order: str, links: LinkRates) -> list[np.ndarray] | None:
-    """Per step and operation, whom its connection serves first (the lowest), by the first step; None: as they come."""
+    """Ranks of each step's operations (n,): a connection serves the lowest first; None: first come first served."""
     if transfer_order in ("random", "multiplexed"):
         return None
-    if transfer_order == "tensorflow":
-        return [np.array([_carried(o, links.transmit.rate) for o in step.operations]) for step in profile.steps]
+    if transfer_order == "tensorflow":  # by the middle of each transmission: the link's order, not the threads'
+        rate = links.transmit.rate
+        return [
+            np.array([o.end - o.bytes / rate / 2 if o.kind == "fetch" else 0.0 for o in step.operations])
+            for step in profile.steps
+        ]
     operations = profile.steps[0].operations
     if transfer_order in ("in-order", "reverse"):
         order = by_first_use(operations)
@@ -49,35 +51,23 @@ def ranks(profile: Profile, transfer_order: str, links: LinkRates) -> list[np.nd
     ]
 
 
-def _carried(operation: Operation, rate: float) -> float:
-    """When half of a parameter had been carried: of those that end together, the order of the link, not of threads."""
-    return operation.end - operation.bytes / rate / 2 if operation.kind == "fetch" else 0.0
-
-
-def _indices(operations: Sequence[Operation], kind: str) -> list[int]:
-    return [i for i, o in enumerate(operations) if o.kind == kind]
-
-
-def _needs(operations: list[Operation], fetches: list[int]) -> np.ndarray:
-    """Which parameters each operation needs, directly or not: shape (operations, fetches)."""
+def _needs(operations: list[Operation]) -> tuple[list[int], list[int], np.ndarray]:
+    """Fetches, computations (indices), and needs (computations, fetches), direct or not."""
+    fetches, computes = ([i for i, o in enumerate(operations) if o.kind == kind] for kind in ("fetch", "compute"))
     needs = np.zeros((len(operations), len(fetches)), bool)
     needs[fetches, range(len(fetches))] = True
-    for i, operation in enumerate(operations):  # earlier operations come first in the list
+    for i, operation in enumerate(operations):  # predecessors come first in the list
         for earlier in operation.after:
             needs[i] |= needs[earlier]
-    return needs
+    return fetches, computes, needs[computes]
 
 
 def by_first_use(operations: list[Operation]) -> list[int]:
     """Fetches in the order in which the computation first needs them, as far as the graph determines."""
-    fetches, computes = _indices(operations, "fetch"), _indices(operations, "compute")
-    needs = _needs(operations, fetches)
-    amount = np.array([needs[i].sum() for i in computes])
-    first = [
-        min((int(n), position) for position, (i, n) in enumerate(zip(computes, amount, strict=True)) if needs[i, f])
-        if needs[computes, f].any()
-        else (len(fetches) + 1, len(computes))
-        for f in range(len(fetches))
+    fetches, computes, needs = _needs(operations)
+    parameters, unused = needs.sum(axis=1).tolist(), (len(fetches) + 1, len(computes))
+    first = [  # a computation that needs fewer parameters comes first
+        min(((n, i) for i, n in enumerate(parameters) if needs[i, f]), default=unused) for f in range(len(fetches))
     ]
     return [fetches[f] for f in sorted(range(len(fetches)), key=lambda f: (first[f], f))]
 
@@ -86,18 +76,17 @@ def _properties(
     needs: np.ndarray, times: np.ndarray, open_: np.ndarray, transfer: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """P and M+ of the parameters still open (TicTac, algorithm 1; Hashemi et al., MLSys 2019)."""
-    wanted = needs & open_
-    amount, total = wanted.sum(axis=1), wanted @ transfer
-    P = (wanted & (amount == 1)[:, None]).T @ times
-    shared = wanted[amount > 1]
-    M_plus = np.where(shared, total[amount > 1][:, None], math.inf).min(axis=0, initial=math.inf)
+    missing = needs & open_
+    count, total = missing.sum(axis=1), missing @ transfer
+    P = (missing & (count == 1)[:, None]).T @ times  # computation that a parameter alone sets free
+    shared = missing[count > 1]
+    M_plus = np.where(shared, total[count > 1][:, None], math.inf).min(axis=0, initial=math.inf)  # with others: min M
     return P, M_plus
 
 
 def _tic(operations: list[Operation]) -> dict[str, float]:
-    """Timing-independent order: least M+ first, each transmission counted as 1 (Hashemi et al., MLSys 2019)."""
-    fetches, computes = _indices(operations, "fetch"), _indices(operations, "compute")
-    needs = _needs(operations, fetches)[computes]
+    """Timing-independent order: smallest M+ first, each transmission counted as 1 (Hashemi et al., MLSys 2019)."""
+    fetches, computes, needs = _needs(operations)
     ones = np.ones(len(fetches))
     _, M_plus = _properties(needs, np.zeros(len(computes)), ones.astype(bool), ones)
     return {operations[i].name: float(M_plus[f]) for f, i in enumerate(fetches)}
@@ -105,18 +94,17 @@ def _tic(operations: list[Operation]) -> dict[str, float]:
 
 def _tac(operations: list[Operation], rate: float) -> dict[str, float]:
     """Timing-aware order: one by one the parameter whose early arrival saves most (Hashemi et al., MLSys 2019)."""
-    fetches, computes = _indices(operations, "fetch"), _indices(operations, "compute")
-    needs = _needs(operations, fetches)[computes]
+    fetches, computes, needs = _needs(operations)
     times = np.array([operations[i].end - operations[i].start for i in computes])
     transfer = np.array([operations[i].bytes / rate for i in fetches])
     open_ = np.ones(len(fetches), bool)
     rank: dict[str, float] = {}
     while open_.any():
         P, M_plus = _properties(needs, times, open_, transfer)
-        best, *others_open = np.flatnonzero(open_).tolist()
-        for f in others_open:
-            one, other = min(P[best], transfer[f]), min(P[f], transfer[best])
-            if one < other or (one == other and M_plus[f] < M_plus[best]):
+        best, *candidates = np.flatnonzero(open_).tolist()
+        for f in candidates:  # overlap of computation and transfer in either order
+            best_first, f_first = min(P[best], transfer[f]), min(P[f], transfer[best])
+            if best_first < f_first or (best_first == f_first and M_plus[f] < M_plus[best]):
                 best = f
         rank[operations[fetches[best]].name] = float(len(rank))
         open_[best] = False
@@ -124,7 +112,7 @@ def _tac(operations: list[Operation], rate: float) -> dict[str, float]:
 
 
 def shard(profile: Profile, parameter_servers: int, sharding: str) -> list[np.ndarray]:
-    """Per step, each operation's server: parameters by first use; gradients by size, the parameter used last first."""
+    """Servers of each step's operations (n,): parameters by first use; gradients by size, in reverse of first use."""
     operations = profile.steps[0].operations
     order = [operations[i] for i in by_first_use(operations)]
     home = _deal([o.bytes for o in order], parameter_servers, sharding)
@@ -139,7 +127,7 @@ def _deal(sizes: list[int], servers: int, sharding: str) -> list[int]:
     if sharding == "round-robin":
         return [i % servers for i in range(len(sizes))]
     load, home = [0] * servers, [0] * len(sizes)
-    for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+    for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):  # largest first (Graham, 1969)
         home[i] = load.index(min(load))
         load[home[i]] += sizes[i]
     return home
@@ -147,24 +135,18 @@ def _deal(sizes: list[int], servers: int, sharding: str) -> list[int]:
 
 def _assign(operations: list[Operation], fetched: dict[str, int], sizes: dict[int, list[int]]) -> np.ndarray:
     server = np.zeros(len(operations), np.int64)
-    left = {size: list(homes) for size, homes in sizes.items()}
+    unassigned = {size: list(homes) for size, homes in sizes.items()}
     spread = max(fetched.values(), default=0) + 1
     for i, operation in enumerate(operations):
         if operation.kind == "fetch":
             server[i] = fetched.get(operation.name, 0)
         elif operation.kind == "push":
-            homes = left.get(operation.bytes)
+            homes = unassigned.get(operation.bytes)
             server[i] = homes.pop() if homes else i % spread
         elif operation.kind == "update":
             pushes = [j for j in operation.after if operations[j].kind == "push"]
             server[i] = server[pushes[0]] if pushes else i % spread
     return server
-
-
-KERNEL_KINDS = {"fetch": FETCH, "compute": COMPUTE, "push": PUSH, "update": UPDATE}
-WHOLE, REAL = ("kind", "server", "variable", "degree"), ("size", "duration", "delay", "rank")
-#: Arguments of `prepare`.
-MACHINES = ("parameter_servers", "bandwidth", "transfer_order", "sharding", "links")
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +159,7 @@ class Graphs:
     parameter_servers: int
     transfer_order: str
     bandwidth: float | None = None  # specified
-    carried: tuple[float, float] | None = None  # by servers' links, where one worker does not fill them
+    carried: tuple[float, float] | None = None  # bytes per second of servers' links that one worker does not fill
 
 
 def prepare(
@@ -189,7 +171,7 @@ def prepare(
     sharding: str = "round-robin",
     links: LinkRates | None = None,
 ) -> Graphs:
-    """Packed graphs of a profile, on links and servers that may be others; arguments are those of `simulate`."""
+    """Packed graphs of a profile, with its links and servers or others; arguments are those of `simulate`."""
     require_choice(transfer_order, "simulate: transfer_order", TRANSFER_ORDERS)
     require_choice(sharding, "simulate: sharding", SHARDINGS)
     K = profiled = profile.cluster.parameter_servers
@@ -201,9 +183,9 @@ def prepare(
         require_bandwidth(bandwidth, "simulate: bandwidth", error=ModelError)
         links = at_bandwidth(links, profile, bandwidth)
     starts = (max(links.transmit.start_time, 0.0), max(links.receive.start_time, 0.0))
-    dealt = None if profiled == K else shard(profile, K, sharding)
+    servers = None if profiled == K else shard(profile, K, sharding)
     order = ranks(profile, transfer_order, links)
-    steps = pack(profile, parameter_servers=K, start_times=starts, ranks=order, servers=dealt)
+    steps = pack(profile, parameter_servers=K, start_times=starts, ranks=order, servers=servers)
     return Graphs(profile, steps, links, K, transfer_order, bandwidth, carried)
 
 
@@ -215,8 +197,8 @@ def pack(
     ranks: Sequence[np.ndarray] | None,
     servers: Sequence[np.ndarray] | None,
 ) -> Steps:
-    """Every step's graph, freed from waiting, fetches and pushes on an idle link starting ``start_times`` (s) late."""
-    columns: dict[str, list] = {name: [] for name in (*WHOLE, *REAL)}
+    """Every step's graph without waiting; fetches and pushes on an idle link start ``start_times`` (s) late."""
+    columns: dict[str, list] = {name: [] for name in (*INTEGER_COLUMNS, *FLOAT_COLUMNS)}
     first, next_first, following = [0], [0], []
     variables: dict[str, int] = {}
     if not profile.steps:
@@ -227,11 +209,11 @@ def pack(
         _check(operations, homes, parameter_servers, f"profile {profile.job.name!r}: step {number}")
         order = arrival_order(operations)
         place = {int(i): position for position, i in enumerate(order)}
-        waits = causes(operations)
+        causes = dependencies(operations)
         starts = _starts(operations, {"fetch": start_times[0], "push": start_times[1]})
         successors: list[list[int]] = [[] for _ in operations]
         for i in order:
-            operation, (after, delay) = operations[i], waits[i]
+            operation, (after, delay) = operations[i], causes[i]
             kind = KERNEL_KINDS[operation.kind]
             update = kind == UPDATE
             columns["kind"].append(kind)
@@ -253,12 +235,12 @@ def pack(
         next_first=np.array(next_first),
         next=np.array(following, np.int64),
         pause=_pauses(profile),
-        **{name: np.array(values, np.int64 if name in WHOLE else float) for name, values in columns.items()},
+        **{name: np.array(values, np.int64 if name in INTEGER_COLUMNS else float) for name, values in columns.items()},
     )
-    takes = np.add.reduceat(packed.size + packed.duration + packed.delay, packed.first[:-1]) + packed.pause
-    if not takes.all():
+    work = np.add.reduceat(packed.size + packed.duration + packed.delay, packed.first[:-1]) + packed.pause
+    if not work.all():
         raise DataError(
-            f"profile {profile.job.name!r}: step {int(takes.argmin())} takes no time when simulated; "
+            f"profile {profile.job.name!r}: step {int(work.argmin())} takes no time when simulated; "
             "its transfers need bytes, or its computations a duration"
         )
     return packed
@@ -267,7 +249,7 @@ def pack(
 def _check(
     operations: Sequence[Operation], servers: Sequence[int] | np.ndarray, parameter_servers: int, where: str
 ) -> None:
-    """Refuse what compiled code could not index (it does not look)."""
+    """Refuse servers and predecessors outside the arrays: compiled code does not check indices."""
     if not operations:
         raise DataError(
             f"{where} has no operations, which a simulation needs; "
@@ -286,50 +268,51 @@ def arrival_order(operations: Sequence[Operation]) -> list[int]:
     return sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
 
 
-def causes(operations: Sequence[Operation]) -> list[tuple[list[int], float]]:
-    """What each operation waited for, its processor included, and the seconds from that to its start."""
-    # fetches that wait for nothing are requested together; what follows until they arrive is transmission
+def dependencies(operations: Sequence[Operation]) -> list[tuple[list[int], float]]:
+    """Predecessors of each operation, on its processor too, and seconds from the last one's end to its start."""
+    # fetches without predecessors are requested together; the time until they arrive is transmission
     requested = min((o.start for o in operations if o.kind == "fetch" and not o.after), default=0.0)
     ends: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for i, operation in enumerate(operations):
         ends.setdefault((operation.kind, operation.server), []).append((operation.end, i))
-    for same in ends.values():
-        same.sort()
-    found = []
+    for processor in ends.values():
+        processor.sort()
+    causes = []
     for operation in operations:
         after = list(dict.fromkeys(operation.after))
         ready = max((operations[j].end for j in after), default=0.0)
         if operation.kind == "fetch" and not after:
-            found.append((after, requested))
+            causes.append((after, requested))
             continue
         if operation.kind in ("compute", "update") and after:
-            same = ends[operation.kind, operation.server]
-            before = bisect.bisect_right(same, (operation.start, len(operations))) - 1
-            if before >= 0 and ready < same[before][0] < operation.end and operations[same[before][1]] is not operation:
-                ready = same[before][0]
+            processor = ends[operation.kind, operation.server]
+            before = bisect.bisect_right(processor, (operation.start, len(operations))) - 1
+            end, previous = processor[before]
+            if before >= 0 and ready < end < operation.end and operations[previous] is not operation:
+                ready = end
                 if operation.kind == "compute":  # updates queue in the simulation
-                    after.append(same[before][1])
-        found.append((after, max(0.0, operation.start - ready)))
-    return found
+                    after.append(previous)
+        causes.append((after, max(0.0, operation.start - ready)))
+    return causes
 
 
 def _starts(operations: Sequence[Operation], seconds: dict[str, float]) -> dict[int, float]:
-    """Seconds before the first byte of those transfers that found their link idle, by kind."""
-    found = {}
-    for kind, late in seconds.items():
-        until = -math.inf
+    """Seconds before the first byte of transfers on an idle link, by operation; ``seconds``: by kind."""
+    starts = {}
+    for kind, latency in seconds.items():
+        busy_until = -math.inf
         for i in sorted(range(len(operations)), key=lambda i: operations[i].start):
-            one = operations[i]
-            sends = one.kind == kind and one.bytes > 0
-            if (sends and one.start > until) or (one.kind == kind == "fetch" and not one.after):
-                found[i] = late
+            o = operations[i]
+            sends = o.kind == kind and o.bytes > 0
+            if (sends and o.start > busy_until) or (o.kind == kind == "fetch" and not o.after):
+                starts[i] = latency
             if sends:
-                until = max(until, one.end)
-    return found
+                busy_until = max(busy_until, o.end)
+    return starts
 
 
 def _pauses(profile: Profile) -> np.ndarray:
     """Seconds from each step's last operation to the next step; the median where the record ends."""
     pauses = np.array([step.step_time - max(o.end for o in step.operations) for step in profile.steps])
-    known = pauses[pauses > 0]
-    return np.where(pauses > 0, pauses, np.median(known) if len(known) else 0.0)
+    positive = pauses[pauses > 0]
+    return np.where(pauses > 0, pauses, np.median(positive) if len(positive) else 0.0)

@@ -1,4 +1,4 @@
-"""What the profiled hosts' links carry, estimated from the recorded transfers."""
+"""Rates of the profiled hosts' links, estimated from the recorded transfers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LinkRates(Result):
 
 
 def at_bandwidth(links: LinkRates, profile: Profile, bandwidth: float) -> LinkRates:
-    """What links of another nominal bandwidth would carry, by the rule of `queuemodel.profile.bandwidth`."""
+    """Rates of links with another nominal bandwidth, by the rule of `queuemodel.profile.bandwidth`."""
     nominal = nominal_bandwidth(profile)
     if bandwidth == nominal:
         return links
@@ -83,18 +83,18 @@ def estimate_links(profile: Profile) -> LinkRates:
     >>> round(estimate_links(Profile(source=Source(framework="by hand"), job=job, steps=[step])).transmit.rate)
     10000000
     """
-    found = {}
+    rates = {}
     for kind in ("fetch", "push"):
         steps = [[o for o in step.operations if o.kind == kind and o.bytes > 0] for step in profile.steps]
         if any(steps):
-            found[kind] = _best_periods(steps)
-    if not found:
+            rates[kind] = _best_periods(steps)
+    if not rates:
         raise DataError(
             f"profile {profile.job.name!r}: its steps need recorded transfers with bytes, got none; "
             "import traces taken with FULL_TRACE, or give links"
         )
-    either = next(iter(found.values()))
-    return LinkRates(found.get("fetch", either), found.get("push", either))
+    either = next(iter(rates.values()))
+    return LinkRates(rates.get("fetch", either), rates.get("push", either))
 
 
 def busy_periods(transfers: Iterable[Operation]) -> Iterable[list[Operation]]:
@@ -122,6 +122,6 @@ def _best_periods(steps: list[list[Operation]]) -> LinkRate:
     large = timed & (sizes >= 0.5 * sizes[timed].max())
     rates = sizes[large] / seconds[large]
     rate = float(np.quantile(rates, BEST))
-    start = float(np.median(seconds[large] - sizes[large] / rate))
+    start = float(np.median(seconds[large] - sizes[large] / rate))  # T = start + bytes / rate
     error = float(rates.std()) if len(rates) > 1 else math.nan
     return LinkRate(rate, start, error, sum(map(len, steps)))

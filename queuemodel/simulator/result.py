@@ -1,4 +1,4 @@
-"""What a simulation yields: an estimate with its interval, and what the cluster was doing meanwhile."""
+"""The result of a simulation: throughput with its interval, utilizations, staleness, and a trace of operations."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class SimulatedRun(Result):
         return max(shares, key=lambda name: shares[name])
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row with everything that is a number."""
+        """One row with all settings and measures."""
         return [
             {
                 "workers": self.workers,
@@ -227,10 +227,10 @@ def mser5(values: np.ndarray) -> int:
     n = len(fives)
     if n < 4:
         return 0
-    left = np.arange(n, 0, -1)
-    mean = np.cumsum(fives[::-1])[::-1] / left
-    square = np.cumsum(fives[::-1] ** 2)[::-1] / left
-    score = (square - mean**2) / left
+    remaining = np.arange(n, 0, -1)
+    mean = np.cumsum(fives[::-1])[::-1] / remaining
+    square = np.cumsum(fives[::-1] ** 2)[::-1] / remaining
+    score = (square - mean**2) / remaining  # squared standard error of the mean after a cut
     return 5 * int(np.argmin(score[: n // 2 + 1]))
 
 
@@ -238,13 +238,13 @@ def batch_means(durations: np.ndarray, *, confidence: float, batches: int = 20) 
     """Rate at which intervals of these durations follow each other, with an interval from batch means."""
     from scipy.special import stdtrit
 
-    rate = len(durations) / durations.sum()
+    rate = len(durations) / durations.sum()  # renewal theorem: 1 / mean interval
     batches = min(batches, len(durations))
     if batches < 2:
         return rate, 0.0, np.inf
     length = len(durations) // batches
     means = durations[len(durations) - batches * length :].reshape(batches, length).mean(axis=1)
-    half = stdtrit(batches - 1, (1 + confidence) / 2) * means.std(ddof=1) / batches**0.5
+    half = stdtrit(batches - 1, (1 + confidence) / 2) * means.std(ddof=1) / batches**0.5  # t s / sqrt(b)
     return rate, 1 / (1 / rate + half), 1 / (1 / rate - half) if half * rate < 1 else np.inf
 
 

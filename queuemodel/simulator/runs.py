@@ -23,7 +23,7 @@ from .graph import MACHINES, prepare
 from .result import SimulatedRun
 from .simulate import INTERRUPTED, MOST_OPERATIONS, simulate_operations
 
-#: Operations simulated per number of workers; and steps of all workers, at least and at most.
+#: Operations simulated per number of workers; smallest and largest number of steps of all workers.
 OPERATIONS, LEAST_STEPS, MOST_STEPS = 300_000, 600, 6000
 
 
@@ -38,7 +38,7 @@ def trace_runs(
     progress: bool = False,
     **settings: Any,
 ) -> list[list[SimulatedRun]]:
-    """Simulate every number of workers several times, each time with other phases and steps.
+    """Simulate every number of workers several times, each time with other start times and steps.
 
     Under control by losses every second run shares links at once instead of by windows, except at a barrier
     (`Transport.mechanisms`). Without ``n_jobs`` in threads of this process, else in so many processes (joblib, on the
@@ -83,17 +83,15 @@ def trace_runs(
         for n, row in zip(counts, seeds, strict=True)
         for i, s in enumerate(row)
     ]
-    held = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())
-    threads = enumerate(_in_threads(tasks, MOST_OPERATIONS // held))
-    runs = threads if n_jobs is None else run_tasks(tasks, n_jobs=n_jobs, what="simulation")
-    bar = tqdm(runs, total=len(tasks), desc="simulating", unit="run", disable=not progress, leave=False)
-    done = dict(bar)
-    flat = [done[i] for i in range(len(tasks))]
-    return [flat[i : i + replications] for i in range(0, len(flat), replications)]
+    size = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())  # operations in memory
+    threads = enumerate(_in_threads(tasks, MOST_OPERATIONS // size))
+    results = threads if n_jobs is None else run_tasks(tasks, n_jobs=n_jobs, what="simulation")
+    runs = dict(tqdm(results, total=len(tasks), desc="simulating", unit="run", disable=not progress, leave=False))
+    return [[runs[i + r] for r in range(replications)] for i in range(0, len(tasks), replications)]
 
 
 def _in_threads(tasks: Sequence[Callable[[], SimulatedRun]], fitting: int) -> Iterator[SimulatedRun]:
-    """Results in order, so many at once as fit; the loop lets go of Python's lock."""
+    """Results in order, from as many threads as fit into memory; the loop releases Python's lock."""
     with ThreadPoolExecutor(max(1, min(fitting, os.cpu_count() or 1))) as pool:
         try:
             yield from pool.map(operator.call, tasks)

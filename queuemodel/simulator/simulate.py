@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -16,11 +17,13 @@ from ..profile.job import MOST_WORKERS
 from ..profile.profile import Profile
 from ..profile.synchronization import Synchronization
 from ..transport.sharing import NETWORK, Transport
-from .graph import MACHINES, Graphs, chunk_bytes, prepare
+from .graph import MACHINES, Graphs, prepare
 from .kernel.loop import DONE, Rules, State, new_state, run
 from .result import SimulatedRun
 
-#: Weights that vary by more than this (standard deviation of the logarithm) leave the others nothing.
+#: HTTP/2's initial flow-control window, bytes that a stream sends before the next one's turn (RFC 9113, 6.9.2).
+WINDOW = 65_535.0
+#: Largest standard deviation of the logarithm of weights; larger ones leave most connections nothing.
 LARGEST_UNFAIRNESS = 5.0
 RESUMED = constants(__package__)["simulate"]["resumed"]
 #: Arguments of `cluster_rules` that `simulate_operations` has, too.
@@ -43,7 +46,7 @@ def cluster_rules(
     weights = require_number(network.unfairness, "simulate: unfairness", largest=LARGEST_UNFAIRNESS)
     return Rules(
         slowdown=per_worker("slowdown", [1.0] * workers if slowdown is None else slowdown, workers),
-        chunk=float(chunk_bytes(transfer_order)),
+        chunk=WINDOW if transfer_order == "multiplexed" else math.inf,
         shuffle=transfer_order == "random",
         **{name: getattr(waiting.row, name) for name in ("gathers", "drops", "cuts", "repeats", "bounded")},
         awaited=waiting.awaited(workers),
@@ -65,7 +68,7 @@ def per_worker(name: str, values: Sequence[float], workers: int, *, largest: flo
     return np.array([require_number(v, f"simulate: {name}", positive=True, largest=largest) for v in numbers])
 
 
-#: Events between two moments at which a keypress can end the run, divided by the number of connections.
+#: Events between two checks for an interruption, times the number of connections.
 EVENTS = 2_000_000
 SETTINGS = (*MACHINES, *NETWORK, *RULES, "worker_bandwidth")
 #: Ends runs in other threads than the one that an interruption reaches.

@@ -2,6 +2,6 @@
 
 Workers, servers, recorded steps and operations are numbered. A *flow* is a connection in one direction: ``[0, w, k]``
 carries server ``k``'s parameters to worker ``w``, ``[1, w, k]`` the worker's gradients back. `loop` takes the earliest
-event, a timer or a chunk that has been carried (queues), and hands it to the worker's step (steps), at whose end rounds
-decides who goes on. Then links are shared anew (sharing), by TCP's windows or what BBR remembers (windows).
+event, a timer or the end of a chunk (queues), and passes it to the worker's step (steps), at whose end `rounds` starts
+next steps. Then the links' rates are set anew (sharing), by TCP's windows or BBR's estimates (windows).
 """

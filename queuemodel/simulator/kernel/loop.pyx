@@ -1,4 +1,4 @@
-"""The event loop. C has no modules: the folder's other files are parts of this one."""
+"""The event loop. C has no modules: the folder's other files are included here."""
 
 from collections import namedtuple
 
@@ -7,6 +7,7 @@ import numpy as np
 from ...base.files import constants
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.limits cimport LONG_MAX
 from libc.math cimport INFINITY, exp, floor
 from numpy.random cimport bitgen_t
 from numpy.random.c_distributions cimport random_standard_normal as normal, random_standard_uniform as uniform
@@ -20,22 +21,23 @@ include "sharing.pxi"
 
 
 def run(steps, state, rules, rng, long target, long events):
-    """Go on for so many events, or until ``target`` steps are done since the start; False: nothing can happen."""
+    """Simulate ``events`` events, or until ``target`` steps are done since the start; False: no event is left."""
     cdef CSteps recorded = CSteps(steps)
     cdef CState s = CState(state)
     cdef CRules cluster = CRules(rules)
-    cdef bint goes_on
+    cdef bint alive
     bits = <bitgen_t*> PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
     with nogil:  # threads run loops at the same time
-        goes_on = go(recorded, s, cluster, bits, target, events)
-    return goes_on
+        alive = loop(recorded, s, cluster, bits, target, events)
+    return alive
 
 
-cdef bint go(CSteps steps, CState s, CRules rules, bitgen_t* rng, long target, long events) noexcept nogil:
+cdef bint loop(CSteps steps, CState s, CRules rules, bitgen_t* rng, long target, long events) noexcept nogil:
     W, K = s.serving.shape[1], s.serving.shape[2]
     for _ in range(events):
         if s.count[DONE] >= target:
             return True
+        # the earliest of chunks carried, timers and new rates; at equal times timers come first, new rates last
         flow = earliest(s.due)
         tick = 0 if s.tick[0] <= s.tick[1] else 1
         if s.tick[tick] < s.due[flow] and (s.count[TIMERS] == 0 or s.tick[tick] < s.timer_time[0]):
@@ -47,9 +49,9 @@ cdef bint go(CSteps steps, CState s, CRules rules, bitgen_t* rng, long target, l
             if kind == START_STEP:
                 begin_step(steps, s, rules, now, w, rng)
             elif kind == ASK:
-                ask(steps, s, rules, now, w)
+                request_parameters(steps, s, rules, now, w)
             elif kind == START:
-                begin(steps, s, rules, now, w, i)
+                begin_operation(steps, s, rules, now, w, i)
             else:
                 end_operation(steps, s, rules, now, w, i)
         else:
@@ -57,7 +59,7 @@ cdef bint go(CSteps steps, CState s, CRules rules, bitgen_t* rng, long target, l
             if now == INFINITY:
                 return False
             end_chunk(steps, s, rules, now, flow // (W * K), flow // K % W, flow % K)
-        for d in range(2):
+        for d in range(2):  # rates are constant between events
             if s.dirty[d]:
                 reshare(s, rules, now, d, rng)
     return True

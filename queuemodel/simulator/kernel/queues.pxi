@@ -1,4 +1,4 @@
-"""What waits: timers, and tensors on each connection, in heaps of three arrays by (key, sequence): ties in order."""
+"""Timers, and each connection's queue of tensors, as binary heaps of three arrays by (key, sequence): ties in order."""
 
 cdef bint _precedes(double* key, long* sequence, long i, long j) noexcept nogil:
     return key[i] < key[j] or (key[i] == key[j] and sequence[i] < sequence[j])
@@ -45,15 +45,15 @@ cdef void set_timer(CState s, double when, long kind, long w, long i) noexcept n
 
 
 cdef (long, long, long) next_timer(CState s) noexcept nogil:
-    """Take the earliest timer away; returns its kind, worker and operation."""
+    """Remove the earliest timer; returns its kind, worker and operation."""
     value = heap_pop(&s.timer_time[0], &s.timer_sequence[0], &s.timer_value[0], s.count[TIMERS])
     s.count[TIMERS] -= 1
     W, limit = s.missing.shape[0], s.missing.shape[1]
-    return value // limit // W, value // limit % W, value % limit
+    return value // limit // W, value // limit % W, value % limit  # value = (kind W + w) limit + i
 
 
 cdef long queue_base(CState s, long d, long w, long k) noexcept nogil:
-    """Where a flow's queue begins in the arrays of all queues."""
+    """First index of a flow's queue in the arrays of all queues."""
     W, K = s.queued.shape[1], s.queued.shape[2]
     return ((d * W + w) * K + k) * s.missing.shape[1]
 
@@ -66,7 +66,7 @@ cdef void enqueue(CState s, long d, long w, long k, long i) noexcept nogil:
 
 
 cdef void serve_next(CSteps steps, CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
-    """Begin the next chunk of a flow that has just fallen idle, if anything waits."""
+    """Begin the next chunk of a flow that has carried one, or leave it idle."""
     n = s.queued[d, w, k]
     if n == 0:
         s.serving[d, w, k] = -1
@@ -80,21 +80,21 @@ cdef void serve_next(CSteps steps, CState s, CRules rules, double now, long d, l
     if s.serving[d, w, k] < 0:
         s.dirty[d] = FLOWS
         if rules.kept > 0.0:
-            restart(s, rules, now, d, w, k)
+            restart_window(s, rules, now, d, w, k)
     s.serving[d, w, k] = i
     cdef double size = min(s.left[w, i], rules.chunk)
-    if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:
+    if s.left[w, i] == steps.size[steps.first[s.record[w]] + i]:  # the tensor's first chunk
         s.ready[w, i, BEGIN] = now
     s.left[w, i] -= size
     s.backlog[d, w, k] -= size
     s.chunk_left[d, w, k] = size
     s.since[d, w, k] = now
-    if not s.dirty[d]:
+    if not s.dirty[d]:  # else `reshare` sets it with the new rate
         s.finish[d, w, k] = now + size / s.rate[d, w, k]
 
 
-cdef void give_up(CSteps steps, CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
-    """Empty a flow; what it has carried of tensors that never arrive counts as sent."""
+cdef void cancel_transfers(CSteps steps, CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
+    """Empty a flow; carried parts of its tensors count as sent."""
     cdef double sent = 0.0
     base, queue = steps.first[s.record[w]], queue_base(s, d, w, k)
     for n in range(s.queued[d, w, k]):
@@ -104,7 +104,7 @@ cdef void give_up(CSteps steps, CState s, CRules rules, double now, long d, long
     s.backlog[d, w, k] = 0.0
     i = s.serving[d, w, k]
     if i >= 0:
-        rest = s.chunk_left[d, w, k] - s.rate[d, w, k] * (now - s.since[d, w, k])
-        sent += steps.size[base + i] - s.left[w, i] - max(0.0, rest)
+        unsent = s.chunk_left[d, w, k] - s.rate[d, w, k] * (now - s.since[d, w, k])
+        sent += steps.size[base + i] - s.left[w, i] - max(0.0, unsent)
         serve_next(steps, s, rules, now, d, w, k)
     s.totals[PER_SERVER + 3 * k + d] += sent

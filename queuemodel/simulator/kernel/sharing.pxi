@@ -1,11 +1,11 @@
-"""How connections share links: weighted max-min fairly, by what each one's congestion control would send (windows)."""
+"""Connections' rates: weighted max-min fair, at most what their congestion control (windows) would send."""
 
-cdef double TICK = 0.02  # seconds between two looks at growing rates
-cdef double PATIENCE = 10.0, LATER = 0.05  # once flows are the same for so long, looks wait so much of the rest
+cdef double TICK = 0.02  # seconds between updates of growing rates
+cdef double PATIENCE = 10.0, LATER = 0.05  # after PATIENCE seconds of the same flows: LATER times the excess
 
 
-cdef void offer(CState s, CRules rules, long d, bint remembers) noexcept nogil:
-    """Note what each flow would send, while links still have the loads that packets wait behind."""
+cdef void set_offers(CState s, CRules rules, long d, bint remembers) noexcept nogil:
+    """Set the rate that each flow would send at, before `reset_links` clears the loads that its packets wait behind."""
     W, K = s.serving.shape[1], s.serving.shape[2]
     for w in range(W):
         for k in range(K):
@@ -14,8 +14,8 @@ cdef void offer(CState s, CRules rules, long d, bint remembers) noexcept nogil:
                 s.offered[d, w, k] = min(s.estimate[d, w, k], window_rate(s, rules, d, w, k))
 
 
-cdef void settle(CState s, long d, long i, double rate) noexcept nogil:
-    """Give the ``i``-th of those that send its rate, and take it off what its links have left."""
+cdef void fix_rate(CState s, long d, long i, double rate) noexcept nogil:
+    """Fix the rate of the ``i``-th sending flow, and take it off its links' capacity."""
     w, k = s.sending[i, 0], s.sending[i, 1]
     s.rate[d, w, k] = max(rate, 1e-9 * s.links[d, k])  # rounding may leave a link less than nothing
     cdef long[2] links = [k, s.serving.shape[2] + w]
@@ -25,8 +25,8 @@ cdef void settle(CState s, long d, long i, double rate) noexcept nogil:
         s.unsettled[link] -= 1
 
 
-cdef long open_links(CState s, long d) noexcept nogil:
-    """Nobody has a rate yet: note who has something to send and is not silent, and what links have to share."""
+cdef long reset_links(CState s, long d) noexcept nogil:
+    """Reset rates, links' capacity, weights and loads; returns the number of flows that send and are not silent."""
     W, K = s.serving.shape[1], s.serving.shape[2]
     for link in range(K + W):
         s.left_over[link], s.wanted[link], s.load[d, link] = s.links[d, link], 0.0, 0.0
@@ -43,61 +43,48 @@ cdef long open_links(CState s, long d) noexcept nogil:
                 links[0], links[1] = k, K + w
                 for link in links:
                     s.wanted[link] += s.weight[n]
-                    s.load[d, link] += needed / s.links[d, link]
+                    s.load[d, link] += needed / s.links[d, link]  # offered load
                     s.flows[d, link] += 1
                     s.unsettled[link] += 1
                 n += 1
     return n
 
 
-cdef void keep(CState s, long i, long n) noexcept nogil:
-    """Whoever was the ``i``-th of those without a rate is the ``n``-th now."""
-    s.sending[n, 0], s.sending[n, 1] = s.sending[i, 0], s.sending[i, 1]
-    s.weight[n] = s.weight[i]
-
-
 cdef void share(CState s, long d, bint capped) noexcept nogil:
     """Weighted max-min fair rates of direction ``d`` by progressive filling (Bertsekas and Gallager, 1992, 6.5.2)."""
     W, K = s.serving.shape[1], s.serving.shape[2]
-    n = open_links(s, d)
+    n, offers = reset_links(s, d), capped
     while n:
-        tightest, level = -1, INFINITY
+        tightest, level = -1, INFINITY  # rate per weight that the tightest link can give: capacity left / weights
         for i in range(K + W):
-            link = i if d == 0 else K + W - 1 - i  # of equal ones a sender's own holds its flow back, so it comes first
+            link = i if d == 0 else K + W - 1 - i  # of equal links the sender's limits the flow, so it comes first
             if s.unsettled[link] and s.left_over[link] < level * s.wanted[link] * (1 - 1e-12):
                 tightest, level = link, s.left_over[link] / s.wanted[link]
         left = 0
-        for i in range(n if capped else 0):
+        for i in range(n):
             w, k = s.sending[i, 0], s.sending[i, 1]
-            if level * s.flow_weight[d, w, k] * s.trip[d, w, k] >= 1.0:
-                settle(s, d, i, s.offered[d, w, k] / s.trip[d, w, k])
-            else:
-                keep(s, i, left)
+            if offers and level * s.flow_weight[d, w, k] * s.trip[d, w, k] >= 1.0:  # its fair rate exceeds its offer
+                fix_rate(s, d, i, s.offered[d, w, k] / s.trip[d, w, k])
+            elif not offers and tightest in (k, K + w):
+                s.limiting[d, w, k] = tightest
+                fix_rate(s, d, i, level * s.offered[d, w, k] * s.flow_weight[d, w, k])
+            else:  # without a rate: moves up
+                s.sending[left, 0], s.sending[left, 1], s.weight[left] = w, k, s.weight[i]
                 left += 1
-        # nobody is content with what it offers, per `trip`: the tightest link holds its flows back
-        if not capped or left == n:
-            left = 0
-            for i in range(n):
-                w, k = s.sending[i, 0], s.sending[i, 1]
-                if tightest in (k, K + w):
-                    s.limiting[d, w, k] = tightest
-                    settle(s, d, i, level * s.offered[d, w, k] * s.flow_weight[d, w, k])
-                else:
-                    keep(s, i, left)
-                    left += 1
+        offers = capped and not (offers and left == n)  # when no offer is below, the tightest link limits its flows
         n = left
 
 
 cdef void reshare(CState s, CRules rules, double now, long d, bitgen_t* rng) noexcept nogil:
-    """Bring the flows of direction ``d`` up to date and set their rates anew."""
+    """Advance the flows of direction ``d`` to ``now``, and set their new rates."""
     W, K = s.serving.shape[1], s.serving.shape[2]
     cdef bint windows = rules.kept > 0.0
     cdef bint remembers = rules.loaded_trip > 0.0 and not windows
     if windows:
-        grow(s, rules, now, now - s.shared[d], d, rng)
-        acknowledge(s, d)
+        grow_windows(s, rules, now, now - s.shared[d], d, rng)
+        set_round_trips(s, d)
     elif remembers:
-        remember(s, rules, now, now - s.shared[d], d, rng)
+        update_estimates(s, rules, now, now - s.shared[d], d, rng)
     if s.dirty[d] == FLOWS:
         s.same_since[d] = now
     s.shared[d] = now
@@ -106,10 +93,10 @@ cdef void reshare(CState s, CRules rules, double now, long d, bitgen_t* rng) noe
             if s.serving[d, w, k] >= 0:
                 s.chunk_left[d, w, k] -= s.rate[d, w, k] * (now - s.since[d, w, k])
             s.since[d, w, k] = now
-    offer(s, rules, d, remembers)
+    set_offers(s, rules, d, remembers)
     share(s, d, windows or remembers)
     if windows:
-        queue_up(s, rules, d)
+        set_queueing_delays(s, rules, d)
     s.tick[d] = INFINITY
     for w in range(W):
         for k in range(K):

@@ -1,8 +1,8 @@
-"""What the compiled loop works on: packed steps, the cluster's rules, and arrays for everything that changes."""
+"""Inputs and state of the compiled loop: packed steps, the cluster's rules, and arrays of everything that changes."""
 
 cpdef enum:  # kinds of operations
     FETCH, COMPUTE, PUSH, UPDATE
-cpdef enum:  # of timers: a worker begins a step, or asks for its parameters; one of its operations starts, or finishes
+cpdef enum:  # kinds of timers: a worker begins a step, or requests its parameters; an operation starts, or finishes
     START_STEP, ASK, START, FINISH
 cpdef enum:  # why a direction's rates are `dirty`: flows have begun or ended, or only their rates grow
     FLOWS = 1, RATES
@@ -14,7 +14,7 @@ cpdef enum:  # columns of `State.log_times`: when the operation was ready, began
     READY, BEGIN, END
 #: Payload bytes of a packet, and a congestion window's first bytes (RFC 6928).
 cdef double PACKET = 1448.0, FIRST = 10 * PACKET
-#: Kept rows of totals: when they are full, every second one goes, so that memory does not grow with the run.
+#: Rows of totals in memory: when they are full, every second row is dropped.
 KEPT = 4096
 
 
@@ -31,10 +31,10 @@ cdef class CSteps:
 
 
 cdef class CRules:
-    """What the cluster is like; `chunk` in bytes, times in seconds.
+    """The cluster's rules; `chunk` in bytes, times in seconds.
 
-    How workers wait is a row of `profile.synchronization`: `awaited` results are applied together, at most `bound`
-    steps separate the first worker from the last; `stride` results of a run make a bin of its totals.
+    Synchronization is a row of `profile.synchronization`: `awaited` results are applied together, at most `bound` steps
+    separate the first worker from the last; `stride` results of a run make a bin of its totals.
     """
 
     cdef public const double[::1] slowdown
@@ -85,7 +85,7 @@ def new_state(steps, *, links, starts, rules, kept_steps=0):
     integers, floats = (lambda *shape: np.zeros(shape, np.int64)), (lambda *shape: np.zeros(shape))
     count = integers(7)
     count[[SEQUENCE, TIMERS]] = W
-    count[STRIDE] = rules.stride  # steps that end together would make empty bins of fewer
+    count[STRIDE] = rules.stride  # steps that end together are in one bin
     order = np.argsort(starts, kind="stable")
     slots = kept_steps + 1 if kept_steps else 0
     timer_time, timer_sequence, timer_value = floats(timers), integers(timers), integers(timers)

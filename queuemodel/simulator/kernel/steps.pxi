@@ -1,12 +1,13 @@
-"""A worker's step: drawn from the recorded ones, begun, and carried on operation by operation."""
+"""A worker's step: drawn from the recorded steps, and executed operation by operation."""
 
 cdef void begin_step(CSteps steps, CState s, CRules rules, double now, long w, bitgen_t* rng) noexcept nogil:
+    """Draw a recorded step for worker ``w``, reset its graph, and begin the operations without predecessors."""
     r = <long>(uniform(rng) * len(steps.pause))
     base, n = steps.first[r], steps.first[r + 1] - steps.first[r]
     if rules.unfairness > 0.0:
         for d in range(2):
             for k in range(s.flow_weight.shape[2]):
-                s.flow_weight[d, w, k] = exp(rules.unfairness * normal(rng))
+                s.flow_weight[d, w, k] = exp(rules.unfairness * normal(rng))  # lognormal weights of flows
     s.record[w] = r
     s.begun[w], s.seen[w], s.unfinished[w] = now, s.count[DONE], n
     s.fetched[w], s.pushed[w] = now, -1.0
@@ -25,13 +26,13 @@ cdef void begin_step(CSteps steps, CState s, CRules rules, double now, long w, b
             elif steps.kind[base + i] == PUSH:
                 set_timer(s, now + steps.delay[base + i], START, w, i)
             else:
-                begin(steps, s, rules, now, w, i)
+                begin_operation(steps, s, rules, now, w, i)
     if request >= 0.0:
         set_timer(s, request, ASK, w, 0)
 
 
-cdef void ask(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
-    """Queue the parameters that a step of worker ``w`` requests at once; only then is their order chosen."""
+cdef void request_parameters(CSteps steps, CState s, CRules rules, double now, long w) noexcept nogil:
+    """Queue all parameters without predecessors of worker ``w``'s step, before any flow chooses from its queue."""
     base = steps.first[s.record[w]]
     for i in range(steps.first[s.record[w] + 1] - base):
         if steps.degree[base + i] == 0 and steps.kind[base + i] == FETCH:
@@ -44,12 +45,12 @@ cdef void ask(CSteps steps, CState s, CRules rules, double now, long w) noexcept
             serve_next(steps, s, rules, now, 0, w, k)
 
 
-cdef void begin(CSteps steps, CState s, CRules rules, double now, long w, long i) noexcept nogil:
-    """Begin operation ``i`` of worker ``w``, all that it waits for being there."""
+cdef void begin_operation(CSteps steps, CState s, CRules rules, double now, long w, long i) noexcept nogil:
+    """Begin operation ``i`` of worker ``w``, whose predecessors have ended."""
     at = steps.first[s.record[w]] + i
     kind, k = steps.kind[at], steps.server[at]
     s.ready[w, i, READY] = now
-    if kind == FETCH and s.current[w]:
+    if kind == FETCH and s.current[w]:  # the parameters are there: a step repeated in its round
         s.ready[w, i, BEGIN] = now
         set_timer(s, now, FINISH, w, i)
         return
@@ -68,7 +69,7 @@ cdef void begin(CSteps steps, CState s, CRules rules, double now, long w, long i
         seconds *= s.slow[w]
         s.totals[BUSY] += seconds
     elif applies(steps, s, rules, w, at):
-        start = max(start, s.server_free[k])
+        start = max(start, s.server_free[k])  # a server's updates are first come first served
         s.server_free[k] = start + seconds
         s.applied[0] = max(s.applied[0], start + seconds)
         s.totals[PER_SERVER + 3 * k + 2] += seconds
@@ -79,6 +80,7 @@ cdef void begin(CSteps steps, CState s, CRules rules, double now, long w, long i
 
 
 cdef void end_operation(CSteps steps, CState s, CRules rules, double now, long w, long i) noexcept nogil:
+    """Account for an operation, and begin the successors whose last predecessor it is."""
     base = steps.first[s.record[w]]
     at = base + i
     if steps.kind[at] == FETCH:
@@ -94,14 +96,14 @@ cdef void end_operation(CSteps steps, CState s, CRules rules, double now, long w
             if steps.delay[base + j] > 0.0 and steps.kind[base + j] in (FETCH, PUSH):
                 set_timer(s, now + steps.delay[base + j], START, w, j)
             else:
-                begin(steps, s, rules, now, w, j)
+                begin_operation(steps, s, rules, now, w, j)
     s.unfinished[w] -= 1
     if s.unfinished[w] == 0:
         end_step(steps, s, rules, now, w)
 
 
 cdef void end_chunk(CSteps steps, CState s, CRules rules, double now, long d, long w, long k) noexcept nogil:
-    """A flow has carried its chunk: the tensor is there, or queues again behind the others."""
+    """End a flow's chunk: its tensor has arrived, or queues again behind the others (round robin)."""
     i = s.serving[d, w, k]
     if s.left[w, i] > 0.0:
         enqueue(s, d, w, k, i)
@@ -111,7 +113,7 @@ cdef void end_chunk(CSteps steps, CState s, CRules rules, double now, long d, lo
 
 
 cdef void open_log(CState s, long w) noexcept nogil:
-    """Take the oldest of worker ``w``'s kept steps for the one that it begins."""
+    """Overwrite the oldest of worker ``w``'s kept steps with the step that begins."""
     slots = s.log_step.shape[1]
     if slots:
         slot = s.taken[w] % slots
