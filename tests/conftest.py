@@ -50,6 +50,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: "[validation/__main__.py]" not in item.nodeid)  # the longest begins first
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
