@@ -404,8 +404,11 @@ def _single_class_single_servers(low: Lowered) -> Solution:
     size = 8 * N * (len(D) + 1)
     if size > MEMORY:
         _refuse([("exact MVA", float(N * len(D)), size)], 1, N)
-    X, R = recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
-    R[:, delay] = D[delay]
+    if True in delay.tolist():
+        X, R = recursion(np.where(delay, 0.0, D), Z + float(D[delay].sum()), N)
+        R[:, delay] = D[delay]
+    else:
+        X, R = recursion(D, Z, N)
     why = "single class with product form: the recursion is exact and cheap"
     return Solution(low.network, N, X, R, solver="exact MVA", exact=True, reason=why)
 

@@ -128,7 +128,8 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
     """Arrays of a network at a population: one number per class, or an int without classes (or for all of them)."""
     counts = population if isinstance(population, tuple) else ()
     D, Z, delay = network.class_service_demand, network.think_times, network.is_delay
-    arrivals, load, opened = network.arrival_rates, np.zeros(len(delay)), bool(network.open_classes)
+    load, opened = np.zeros(len(delay)), bool(network.open_classes)
+    arrivals = network.arrival_rates if opened else np.zeros(len(Z))
     N = np.array(counts or [population] * len(network.chains))
     if network.routing is not None:  # without a routing nobody switches: each class is the whole of its chain
         at_reference, chains = network.class_visit_ratios[network.reference_index], [list(c) for c in network.chains]

@@ -399,6 +399,8 @@ def _members(values: Any, kind: type[Station | JobClass], what: str, noun: str) 
 
 def _require_known_classes(stations: Sequence[Station], classes: Sequence[str]) -> None:
     for s in stations:
+        if type(s.service_time) is type(s.visit_ratio) is type(s.scv) is float and s.distribution is None:
+            continue  # the usual case, kept fast
         for what in ("service_time", "visit_ratio", "scv", "distribution"):
             value = getattr(s, what)
             if isinstance(value, PerClass) and (unknown := [name for name in value if name not in classes]):
