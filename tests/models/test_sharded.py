@@ -165,7 +165,10 @@ def test_prefetch_hides_gathers(reshard, units):
         assert 1 / curve.iterations_per_second[0] == pytest.approx(truth, rel=0.01)
 
 
-@pytest.mark.parametrize("options", [{}, {"reshard": False}, {"accumulation": 3}, {"gradient_precision": "half"}])
+@pytest.mark.parametrize("options", [
+    {}, {"reshard": False}, {"accumulation": 3}, {"gradient_precision": "half"}, {"worker_speeds": [1.0, 0.5] * 4},
+    {"shard_group": 2, "gpus_per_node": 2, "inside_bandwidth": 1e8}, {"batch_size": 16}, {"collective": "ring"},
+])  # fmt: skip
 def test_more_prefetch_is_never_slower(options):
     model = fit(profile_of(2, units=5)).what_if(**options)
     rates = [model.what_if(prefetch=k).throughput([8]).iterations_per_second[0] for k in (0, 1, 2, 3)]

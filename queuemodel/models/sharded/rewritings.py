@@ -46,9 +46,9 @@ def without_resharding(steps: Sequence[TimedTask]) -> list[TimedTask]:
 
 
 def prefetching(steps: Sequence[TimedTask], ahead: int) -> list[TimedTask]:
-    """The same with each gather that many computations ahead of the one that waits for it, in both passes.
+    """The graph with gathers ``ahead`` computations before the one that needs them, in both passes.
 
-    It is launched before the computation ``ahead`` before its own, and begins when the one before that has ended.
+    The gather for computation c is launched before computation c - ahead, and begins when c - ahead - 1 has ended.
     """
     computations = [i for i, one in enumerate(steps) if not one.task.kind]
     first = int(computations[0] == 0)  # before a round's first computation nothing is launched
@@ -57,7 +57,6 @@ def prefetching(steps: Sequence[TimedTask], ahead: int) -> list[TimedTask]:
     for position, i in enumerate(computations):
         needed = max((j for j in steps[i].task.after if steps[j].task.kind == "all-gather"), default=-1)
         used = [j for j in left if j <= needed]
-        # launched before computation c - ahead, which waits for computation c - ahead - 1
         launched.setdefault(computations[max(position - ahead, first)], []).extend(used)
         left = left[len(used) :]
     before = dict(zip(computations[1:], computations, strict=False))
