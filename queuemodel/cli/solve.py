@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -17,7 +18,7 @@ from ..base.checks import JSON, require_choice, require_count, require_writable
 from ..base.drawing import FORMATS, dots, finish_axes, new_axes, save_figure
 from ..base.errors import DataError, ModelError
 from ..base.files import count_in, number_in, parse_duration, read_bytes
-from ..base.results import Result, tabulate
+from ..base.results import Result, finite, percent, tabulate
 from ..models import SimulatedRounds
 from ..models.predict import load_data, simulate
 from ..profile.profile import Profile
@@ -37,6 +38,8 @@ EXACTNESS = (
     "auto: exact where that is possible; exact: product form, else refused; markov: exact for small networks, cut off "
     "with open classes; recursion, linearizer, bard-schweitzer: approximate; simulation: an estimate with its interval."
 )
+#: Shares of response times that --percentiles shows.
+SHARES = (0.5, 0.9, 0.95, 0.99)
 #: More solutions than this are a mistake.
 MOST_ROWS = 10_000
 
@@ -140,6 +143,9 @@ def _asked(network: qn.Network, populations: Any, sweep: list[tuple[int, ...]], 
 @ask.option("--sensitivity", None, "Derivatives of throughput by demands instead of measures.", is_flag=True)
 @ask.option("--symbolic", None, "Throughput as a formula, for a small population.", is_flag=True)
 @ask.option("--marginals", str, "Distribution of the number of customers at a station.", metavar="STATION")
+@ask.option(
+    "--percentiles", str, "Percentiles of the response time at a station, or of the 'cycle'.", metavar="STATION"
+)
 @ask.option("--plot", ask.FILE, "Draw throughput with its bounds, or over a sweep (.png, .svg, .pdf).")
 @ask.one_of(
     "--format output_format", ["table", "json", "csv", "markdown"], "Format.", default="table", show_default=True
@@ -162,7 +168,7 @@ def solve_command(network: str, output_format: str, plot: str | None, **options:
     xml = read_bytes(network).lstrip().startswith(b"<")
     model, sweep = qn.read_jmva_sweep(network) if xml else (qn.Network.load(network), [])
     asked = _asked(model, options["population"], sweep, network)
-    chosen = [name for name in ("bounds", "sensitivity", "symbolic", "marginals", "compare", "sweep") if options[name]]
+    chosen = [name for name in (*ANSWERS, "compare", "sweep") if options[name]]
     if len(chosen) > 1:
         raise ModelError(f"--{chosen[0]} and --{chosen[1]} are different questions; leave one of them out")
     if chosen and chosen[0] in ANSWERS:
@@ -201,7 +207,8 @@ def _solutions(model: qn.Network, asked: list[Any], options: dict[str, Any]) -> 
         rows = [row | _solver(whole) for row in whole.class_rows()]
         return whole if options["format"] != "csv" else ask.Table(rows), whole
     document = {"name": model.name, **_solver(whole), "bottleneck": whole.bottleneck}
-    if not options["sweep"] and len(model.classes) - len(model.open_classes) == bool(model.classes):
+    closed = [c.population for c in model.classes if not c.is_open]
+    if not options["sweep"] and (len(closed) == bool(model.classes) or any(closed)):
         saturation = qn.saturation_population(model)
         document["saturation_population"] = saturation if math.isfinite(saturation) else None
     marked = [row | _solver(solution) for row, solution in zip(rows, solutions, strict=True)]
@@ -278,11 +285,30 @@ def _marginals(model: qn.Network, asked: list[Any], station: str) -> Result:
     return ask.Table(rows, says=f"{model.name or 'network'}: customers at {station} (normalizing constants, exact)")
 
 
+def _percentiles(model: qn.Network, asked: list[Any], station: str) -> Result:
+    place = None if station == "cycle" and station not in model.names else station
+    if place:
+        require_choice(place, "--percentiles: station", [*model.names, "cycle"], error=DataError)
+    where = f"{model.name or 'network'}: seconds " + (f"of a visit to {place}" if place else "of a cycle")
+    with contextlib.suppress(ModelError):  # no closed form
+        if place:
+            seconds = [qn.response_percentile(model, place, share, population=asked[-1]) for share in SHARES]
+            rows = [{"share": share, "seconds": t} for share, t in zip(SHARES, seconds, strict=True)]
+            return ask.Table(rows, says=f"{where} (closed form, exact)")
+    run = qn.Simulation().run(model, asked[-1])
+    rows = []
+    for share in SHARES:
+        t = run.response_percentile(place, share)
+        rows.append({"share": share, "seconds": t.value, "lower": finite(t.lower), "upper": finite(t.upper)})
+    return ask.Table(rows, says=f"{where} ({run.solution.solver}, {percent(run.confidence)} intervals)")
+
+
 ANSWERS: dict[str, Callable[[qn.Network, list[Any], Any], Result]] = {
     "bounds": _bounds,
     "sensitivity": _sensitivity,
     "symbolic": _symbolic,
     "marginals": _marginals,
+    "percentiles": _percentiles,
 }
 
 

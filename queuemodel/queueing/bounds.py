@@ -13,7 +13,7 @@ from ..base import drawing
 from ..base.checks import by_keyword, require_choice, require_count
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
-from .lowered import lower
+from .lowered import lower, require_populations
 from .network import Network
 from .solution import Solution
 from .stations import LARGEST_POPULATION, number_array
@@ -185,20 +185,29 @@ BOUND_KINDS: dict[str, Any] = {
 
 
 def saturation_population(network: Network) -> float:
-    """N* where the asymptotes of the asymptotic `bounds` cross; infinite without queueing stations.
+    """N* where the busiest station would be always in use if nobody waited; infinite without queueing stations.
 
-    (D + Z) / max D_k/m_k, D being what a single customer needs of the queueing stations. With load-dependent
-    rates D_k is over the best rate per customer and m_k the highest of the list.
+    (D + Z) / max D_k/m_k, D being what a single customer needs of the queueing stations: where the asymptotes of the
+    asymptotic `bounds` cross. With several closed classes it is the number of customers of all of them, in the shares
+    b_c of the network's populations: 1 / max_k sum_c b_c D_kc / (m_k (D_c + Z_c)). With load-dependent rates D_k is
+    over the best rate per customer and m_k the highest of the list.
 
     Raises
     ------
     ModelError
-        When not one class is closed.
+        When no class is closed, or several are and none has customers.
     """
-    _require_one_closed(network, "saturation population")
-    low = replace(lower(network).closed, N=np.array([max([1, *[len(s.rates) for s in network.stations if s.rates]])]))
-    largest = float(low.load.max())
-    return float(low.Z[0] + low.min_residence.sum()) / largest if largest > 0 else float("inf")
+    if network.classes and len(network.open_classes) == len(network.classes):
+        raise ModelError("saturation population: the network has no closed class; at least one is needed")
+    low, share = lower(network).closed, np.ones(1)
+    if len(low.N) > 1:
+        low = lower(network, require_populations(network, None)).closed
+        share = low.N / max(low.N.sum(), 1)
+    low = replace(low, N=np.array([max([1, *[len(s.rates) for s in network.stations if s.rates]])]))
+    cycle = low.Z + low.min_residence.sum(axis=0)  # nobody waits: X_c = N_c / (D_c + Z_c)
+    with np.errstate(invalid="ignore"):
+        largest = float(np.nan_to_num(low.load / cycle).dot(share).max())
+    return 1.0 / largest if largest > 0 else float("inf")
 
 
 @by_keyword

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import require_count, require_seed, require_share
-from ..base.errors import QueueModelWarning
+from ..base.checks import require_choice, require_count, require_seed, require_share
+from ..base.errors import ModelError, QueueModelWarning
+from ..base.estimates import Estimate
 from ..base.results import Result, finite, percent
 from .kernels.replication import BATCHES, Replication, model_of
 from .lowered import Lowered, Routes, lower, require_populations, routes_of
@@ -28,6 +29,8 @@ CORRELATED = 0.2
 UNSETTLED = 4.0
 #: Fewest visits of a class to each station in each replication; times the scv where service varies much.
 VISITS = 100
+#: Fewest responses of a replication beyond a percentile that has an interval.
+TAIL = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -46,6 +49,8 @@ class SimulationResult(Result):
         Departures simulated in all.
     too_short : str
         The measure that still depends on the start, and therefore has no interval; else empty.
+    replications : tuple of Replication
+        The runs themselves, with their response times.
     """
 
     solution: Solution
@@ -54,11 +59,55 @@ class SimulationResult(Result):
     queue_length_interval: np.ndarray
     events: int
     too_short: str = ""
+    replications: tuple[Replication, ...] = ()
 
     @property
     def throughput(self) -> float:
         """Cycles per second, the mean over replications."""
         return self.solution.throughput
+
+    def response_percentile(self, station: str | None, share: float, *, job_class: str | None = None) -> Estimate:
+        """Seconds within which ``share`` of the visits to a station are over, with its interval; approximate.
+
+        Response times after the warm-up, in bins at most 0.8 % wide. The interval is Student's over replications.
+
+        Parameters
+        ----------
+        station : str or None
+            None: the whole cycle, from the end of thinking, or an arrival from outside, to the next return. With visit
+            ratios that are not all 1 and no routing, stations are visited in random order.
+        share : float
+            In (0, 1).
+        job_class : str, optional
+            The class; all together unless specified.
+
+        Returns
+        -------
+        Estimate
+            Ends are NaN where a replication has fewer than 10 visits that take longer, or was too short.
+
+        Raises
+        ------
+        ModelError
+            For an unknown station or class, no visits, or the cycle of customers that do not think.
+        """
+        network = self.solution.network
+        require_share(share, "response percentile: share", open_ended=True)
+        place, classes = len(network.stations), list(range(len(network.labels)))
+        if station is not None:
+            require_choice(station, "response percentile: station", network.names, error=ModelError)
+            place = network.names.index(station)
+        if job_class is not None:
+            require_choice(job_class, "response percentile: class", network.class_names, error=ModelError)
+            classes = [network.class_names.index(job_class)]
+        seconds, counts = zip(*[r.response_quantile(share, place, classes) for r in self.replications], strict=True)
+        if not min(counts):
+            where = f"station {station!r} has no visits" if station else "customers do not think, so no cycle begins"
+            raise ModelError(f"response percentile: {where}" + (f" of class {job_class!r}" if job_class else ""))
+        few = min(counts) * (1.0 - share) < TAIL
+        low, high = student_interval(np.array(seconds), self.confidence)
+        ends = (math.nan, math.nan) if few or self.too_short else (float(low), float(high))
+        return Estimate(float(np.mean(seconds)), *ends, "s", self.confidence)
 
     def caption(self) -> str:
         """The estimate of the throughput, its interval and the solver."""
@@ -165,19 +214,22 @@ class Simulation:
         solver = f"simulation, {self.replications} replications of {runs[0].departures:,} departures"
         means = (measure.mean(axis=0) for measure in (X, Q, busy))
         total = X[:, [chain[0] for chain in network.chains]].sum(axis=1)
-        interval = (*self._interval(total, why).tolist(),)
+        doubt = math.nan if why else 1.0
+        interval = (*(doubt * student_interval(total, self.confidence)).tolist(),)
         about = {"reason": f"an estimate{reason}", "expected_error": (interval[1] - interval[0]) / 2 / total.mean()}
         solution = solution_of(low, *means, solver=solver, exact=False, **about)
-        lengths, events = self._interval(Q.sum(axis=2), why), self.replications * runs[0].departures
-        return SimulationResult(solution, self.confidence, interval, lengths, events, why)
+        lengths = doubt * student_interval(Q.sum(axis=2), self.confidence)
+        events = self.replications * runs[0].departures
+        return SimulationResult(solution, self.confidence, interval, lengths, events, why, tuple(runs))
 
-    def _interval(self, values: np.ndarray, why: str) -> np.ndarray:
-        """Student's interval for the mean over independent replications (the first axis): lower and upper end."""
-        from scipy.special import stdtrit
 
-        t = float(stdtrit(len(values) - 1, 0.5 + self.confidence / 2)) / math.sqrt(len(values))
-        half = t * values.std(axis=0, ddof=1) * (math.nan if why else 1.0)  # t s / sqrt(n)
-        return np.array([values.mean(axis=0) - half, values.mean(axis=0) + half])
+def student_interval(values: np.ndarray, confidence: float) -> np.ndarray:
+    """Student's interval for the mean over independent replications (the first axis): lower and upper end."""
+    from scipy.special import stdtrit
+
+    t = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) / math.sqrt(len(values))
+    half = t * values.std(axis=0, ddof=1)  # t s / sqrt(n)
+    return np.array([values.mean(axis=0) - half, values.mean(axis=0) + half])
 
 
 def _most_open(low: Lowered) -> int:

@@ -122,6 +122,17 @@ def test_solve_with_and_without_classes(run, told, examples):
     refused(run("solve", "network.json"), "--population is needed")
 
 
+def test_solve_prints_percentiles(told, examples):
+    """In closed form where there is one, else simulated with intervals."""
+    queue = qn.Station("server", service_time=0.2, discipline="fcfs")
+    qn.Network([queue], think_time=1.0).save(examples / "queue.json")
+    exact, simulated = (told(f"solve queue.json --population 4 --percentiles {s}")["rows"] for s in ("server", "cycle"))
+    assert [row["share"] for row in exact] == [0.5, 0.9, 0.95, 0.99]
+    for closed, row in zip(exact, simulated, strict=True):
+        assert row["seconds"] == pytest.approx(closed["seconds"], rel=0.03)
+        assert row["lower"] <= row["seconds"] <= row["upper"]
+
+
 def test_solve_tables_state_exactness(run, told, examples):
     """Constant repair: by the integral over the idle time 0.1672, for which it prints 0.1648."""
     repair = qn.Station("repair", service_time=5.0, scv=0.0, discipline="fcfs")

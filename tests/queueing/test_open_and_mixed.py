@@ -239,7 +239,7 @@ def test_the_response_times_of_open_queues():
         qn.response_percentile(queue(4.0 + 1e-5, 3), "q", 0.9), rel=1e-4
     )  # two exponential phases of the same rate
     shared = qn.Network([qn.Station("q", service_time=0.5)], classes=[qn.JobClass("c", arrival_rate=1.0)])
-    with pytest.raises(qm.ModelError, match="must be first come first served, with open classes only"):
+    with pytest.raises(qm.ModelError, match="must be first come first served without rates, and the network open"):
         qn.response_percentile(shared, "q", 0.9)
 
 

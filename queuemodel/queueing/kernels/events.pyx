@@ -5,7 +5,7 @@ speed changes with every arrival (sharing, preemption, rates) keep their next de
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, frexp
 from numpy.random cimport bitgen_t
 from numpy.random.c_distributions cimport random_standard_exponential, random_standard_gamma
 from numpy.random.c_distributions cimport random_standard_uniform as uniform
@@ -18,6 +18,8 @@ cpdef enum:  # `Run.counters`: customers that have begun, customers in the heap,
     BEGUN, HEAP, BATCH, DONE
 cpdef enum:  # `Run.clocks`: the time, and when the batch began
     NOW, BATCH_BEGAN
+cpdef enum:  # bins of response times: in each of so many octaves, the first of 2**FIRST_OCTAVE seconds
+    IN_OCTAVE = 128, OCTAVES = 50, FIRST_OCTAVE = -30
 
 
 cdef double draw(
@@ -42,8 +44,20 @@ cdef double draw(
         phase = j - 1
 
 
-def advance(rng, model, run, long size, long most):
-    """Simulate ``most`` departures, or until every batch has ``size`` departures."""
+cdef void count(long[::1] bins, double[::1] ends, double time) noexcept nogil:
+    """Count a response time (s) in its bin, and keep the shortest and the longest."""
+    cdef int octave
+    share = frexp(time, &octave)  # time = share 2**octave, share in [1/2, 1)
+    at = (octave - FIRST_OCTAVE) * IN_OCTAVE + <long>((2.0 * share - 1.0) * IN_OCTAVE)
+    bins[min(max(at, 0), len(bins) - 1) if time > 0.0 else 0] += 1
+    ends[0], ends[1] = min(ends[0], time), max(ends[1], time)
+
+
+def advance(rng, model, run, long size, long most, long warm_up):
+    """Simulate ``most`` departures, or until every batch has ``size``; count response times after ``warm_up`` batches.
+
+    That of the last place, thinking, is of the whole cycle: since its customer left there.
+    """
     cdef const long[::1] kind, servers, source
     cdef const long[:, ::1] dist
     cdef const double[:, ::1] speed, mean, shape
@@ -51,14 +65,15 @@ def advance(rng, model, run, long size, long most):
     cdef const double[:, :, :, ::1] T
     cdef long[::1] place, klass, counters, n, heap_who
     cdef long[:, ::1] q, order, visits
-    cdef double[::1] clocks, heap_time, clock, last, coming, occupied, durations
+    cdef long[:, :, ::1] responses
+    cdef double[::1] clocks, heap_time, clock, last, coming, occupied, durations, arrived, left
     cdef double[:, ::1] free, tag, since, departures, busy
-    cdef double[:, :, ::1] areas
+    cdef double[:, :, ::1] areas, ends
     cdef double now, when, leaves, work, u
     cdef long at, customer, k, c, j
     kind, servers, speed, dist, mean, shape, first, T, go, source = model
     place, klass, counters, clocks, n, q, heap_time, heap_who, free, tag, order, clock, last, coming, since, occupied, \
-        durations, areas, departures, busy, visits = run  # fmt: skip
+        durations, areas, departures, busy, visits, arrived, left, responses, ends = run  # fmt: skip
     K, C = q.shape[0], q.shape[1]
     begun, waiting, batch, done = counters[BEGUN], counters[HEAP], counters[BATCH], counters[DONE]
     bits = <bitgen_t*> PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
@@ -107,6 +122,10 @@ def advance(rng, model, run, long size, long most):
                 if kind[k] != SHARING:
                     clock[k] = 0.0
                 coming[k] = now + first_out(kind[k], &tag[k, 0], clock[k], n[k]) / pace(kind[k], speed[k, n[k]], n[k])
+            if k == K - 1:
+                left[customer] = now
+            elif batch >= warm_up:
+                count(responses[k, c], ends[k, c], now - arrived[customer])
             departures[batch, c] += 1
             visits[k, c] += 1
             done += 1
@@ -127,6 +146,9 @@ def advance(rng, model, run, long size, long most):
                 j += 1
             klass[customer], place[customer] = j // K, j % K
         k, c = place[customer], klass[customer]
+        arrived[customer] = now
+        if k == K - 1 and batch >= warm_up and left[customer] >= 0:
+            count(responses[k, c], ends[k, c], now - left[customer])
         areas[batch, k, c] += q[k, c] * (now - since[k, c])
         since[k, c] = now
         if n[k] == 0:

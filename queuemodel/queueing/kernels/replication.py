@@ -9,6 +9,7 @@ import numpy as np
 from ...base.errors import ModelError
 from ..lowered import Routes
 from ..stations import PhaseType
+from . import events
 from .events import BATCH, CONSTANT, DELAY, FCFS, GAMMA, LIFO, ORDERED, PHASES, SHARING, advance
 
 #: Per place (K; the last is for thinking) and class (C): kind, servers, speed with n customers; of service the kind of
@@ -17,16 +18,22 @@ from .events import BATCH, CONSTANT, DELAY, FCFS, GAMMA, LIFO, ORDERED, PHASES, 
 Model = namedtuple("Model", "kind servers speed dist mean shape first T go source")
 
 #: Customers' place and klass; counters and clocks; per place customers there (q: by class), when its servers are free,
-#: what remains of whose service and since when; and, for each batch, time, areas under queues, departures, time in use.
+#: what remains of whose service and since when; for each batch, time, areas under queues, departures, time in use; and
+#: by place and class visits, when each customer arrived and left thinking, response times in bins and their range.
 Run = namedtuple(
     "Run",
     "place klass counters clocks n q heap_time heap_who free tag order clock last coming since occupied "
-    "durations areas departures busy visits",
+    "durations areas departures busy visits arrived left responses ends",
 )
 #: Batches that a run is kept in: when it is made longer they are joined in pairs.
 BATCHES = 200
 #: After the warm-up, a fifth of every run.
 KEPT = slice(BATCHES // 5, BATCHES)
+#: Upper ends of the bins of response times (s); a bin is 0.4 to 0.8 % wide.
+BIN_ENDS = np.ldexp(
+    0.5 + 0.5 * np.arange(1, events.IN_OCTAVE + 1) / events.IN_OCTAVE,
+    events.FIRST_OCTAVE + np.arange(events.OCTAVES)[:, None],
+).ravel()
 #: Departures between two looks for an interruption.
 AT_ONCE = 50_000
 
@@ -54,7 +61,7 @@ class Replication:
     def fill(self) -> None:
         """Run until every batch is full, returning to Python every so often, so that Ctrl-C ends it."""
         while self.run.counters[BATCH] < BATCHES:
-            advance(self.rng, self.model, self.run, self.size, AT_ONCE)
+            advance(self.rng, self.model, self.run, self.size, AT_ONCE, KEPT.start)
 
     def double(self) -> None:
         """Join batches in pairs: batch means of twice the length, and room for as many again."""
@@ -63,6 +70,7 @@ class Replication:
             series[:half] = series[0:BATCHES:2] + series[1:BATCHES:2]
             series[half:] = 0.0
         self.run.counters[BATCH] = half
+        self.run.responses[:] = 0  # those of the second half are counted
         self.size *= 2
 
     def measures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -70,6 +78,16 @@ class Replication:
         time = self.run.durations[KEPT].sum()
         X = self.routes.cycles(self.run.departures[KEPT].sum(axis=0)) / time  # Q: time average, area / time
         return X, self.run.areas[KEPT, :-1].sum(axis=0) / time, self.run.busy[KEPT, :-1].sum(axis=0) / time
+
+    def response_quantile(self, share: float, place: int, classes: list[int]) -> tuple[float, int]:
+        """Seconds within which ``share`` of the responses at a place are over, interpolated in a bin; their number."""
+        counts = np.cumsum(self.run.responses[place, classes].sum(axis=0))
+        at = int(np.searchsorted(counts, share * counts[-1]))
+        low, high = np.append(0.0, BIN_ENDS)[at : at + 2]
+        before = counts[at - 1] if at else 0
+        within = (share * counts[-1] - before) / max(counts[at] - before, 1)
+        ends = self.run.ends[place, classes]
+        return float(np.clip(low + within * (high - low), ends[:, 0].min(), ends[:, 1].max())), int(counts[-1])
 
     def series(self) -> np.ndarray:
         """Batch means after the warm-up, queue lengths at places, then throughputs, of each class: (B, M)."""
@@ -125,7 +143,8 @@ def _new_run(model: Model, place: np.ndarray, klass: np.ndarray) -> Run:
         free=np.zeros((K, servers)), tag=np.empty((K, N + 1)), order=np.zeros((K, N + 1), many),
         clock=np.zeros(K), last=np.zeros(K), coming=np.full(K, np.inf), since=np.zeros((K, C)), occupied=np.zeros(K),
         durations=np.zeros(B), areas=np.zeros((B + 1, K, C)), departures=np.zeros((B + 1, C)),
-        busy=np.zeros((B + 1, K)), visits=np.zeros((K, C), many),
+        busy=np.zeros((B + 1, K)), visits=np.zeros((K, C), many), arrived=np.zeros(N), left=np.full(N, -1.0),
+        responses=np.zeros((K, C, BIN_ENDS.size), many), ends=np.tile([np.inf, 0.0], (K, C, 1)),
     )  # fmt: skip
 
 
