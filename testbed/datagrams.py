@@ -16,15 +16,21 @@ from .workload import Workload
 
 PAYLOAD, HEADERS = 1400, 42  # bytes: of a datagram, and of IPv4, UDP and Ethernet, which a shaped link counts
 PORT = 9  # discard
+OUTSIDER = "worker99"  # a host that only exchanges datagrams
 
 
 @contextlib.contextmanager
 def other_traffic(workload: Workload, hosts: list[str]) -> Iterator[None]:
-    """Within its block every host sends to the next one, so that each link has the share in both directions."""
+    """Within its block every host sends to the next one, so that each link has the share in both directions.
+
+    With `other_traffic_hosts` only these have it: each exchanges it with the `OUTSIDER`.
+    """
     from .network import PREFIX, address, prepare_child
 
+    ring = zip(hosts, [*hosts[1:], *hosts[:1]], strict=True)
+    chosen = [pair for host in workload.other_traffic_hosts for pair in ((host, OUTSIDER), (OUTSIDER, host))]
     running = []
-    for host, other in zip(hosts, [*hosts[1:], *hosts[:1]], strict=True) if workload.other_traffic else ():
+    for host, other in (chosen or ring) if workload.other_traffic else ():
         rate = workload.other_traffic * 125_000 * min(map(workload.link_mbit, (host, other)))
         command = ["ip", "netns", "exec", PREFIX + host, sys.executable, "-m", __name__, address(other), f"{rate}"]
         running.append(subprocess.Popen(command, preexec_fn=prepare_child))

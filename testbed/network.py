@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .datagrams import other_traffic
+from .datagrams import OUTSIDER, other_traffic
 from .workload import FIFO, POLICER, TestbedError, Workload
 
 PREFIX = "qmtb-"
@@ -128,6 +128,7 @@ def cluster_network(workload: Workload, hosts: list[str]) -> Iterator[Queues]:
     Everything lives in namespaces of its own, the switch too: nothing appears in the machine's own
     network, and there is no way out of it.
     """
+    hosts = [*hosts, OUTSIDER] if workload.other_traffic and workload.other_traffic_hosts else hosts
     with only_one(), _allowed(workload.congestion_control):
         remove_leftovers()
         try:

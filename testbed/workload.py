@@ -90,6 +90,8 @@ class Workload:
         How much faster every worker computes than the layers say.
     other_traffic : float
         Share of every link, in each direction, that datagrams take.
+    other_traffic_hosts : tuple of str
+        Hosts such as "ps0" whose links alone carry it; empty: all.
     slow_link_mbit : float or None
         Rate of the link of worker 1.
     host_bandwidth_mbit : dict
@@ -140,6 +142,7 @@ class Workload:
     slow_worker: float = 1.0
     accelerator: float = 1.0
     other_traffic: float = 0.0
+    other_traffic_hosts: tuple[str, ...] = ()
     slow_link_mbit: float | None = None
     host_bandwidth_mbit: dict[str, float] = field(default_factory=dict)
     congestion_control: str | None = None
@@ -298,6 +301,10 @@ def _problems(w: Workload) -> list[str]:
         (not w.learn or _perceptron(w.layers), "learn needs the layers of a perceptron (see README.md)"),
         (w.slow_worker > 0, f"slow_worker must be a factor > 0, got {w.slow_worker}"),
         (0 <= w.other_traffic < 1, f"other_traffic must be a share of a link below 1, got {w.other_traffic}"),
+        (
+            all(host.rstrip("0123456789") in ("ps", "worker") for host in w.other_traffic_hosts),
+            f"other_traffic_hosts must be hosts such as 'ps0' or 'worker1', got {w.other_traffic_hosts}",
+        ),
         (w.accelerator > 0, f"accelerator must be a factor > 0, got {w.accelerator}"),
         (w.precision in ("single", "half"), f"precision must be 'single' or 'half', got {w.precision!r}"),
         (

@@ -42,7 +42,8 @@ SCRIPTS = {
 #: What others start: tests of the testbed and of live profiles, `python -m benchmarks`, and `python -m validation`.
 STARTED = {
     "benchmarks/__main__.py", "testbed/datagrams.py", "testbed/flows.py", "testbed/host.py",
-    "testbed/rings.py", "testbed/rounds/rank.py", "validation/added_measurements.py", "validation/scaling.py",
+    "testbed/rings.py", "testbed/rounds/rank.py", "validation/added_measurements.py", "validation/other_traffic.py",
+    "validation/scaling.py",
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from queuemodel.base.drawing import save_figure
 from queuemodel.base.files import write_atomically
 from testbed.recordings import unpacked
 
-from . import scaling
+from . import other_traffic, scaling
 from .added_measurements import added_measurements_section
 from .convergence import convergence_section
 from .data_parallel import compare_data_parallel
@@ -209,11 +209,13 @@ def main() -> int:
         waiting, later = half_synchronous(untraced_folders()), half_synchronous(in_between_folders())
         taught = by_method("half-synchronous", [*waiting, *later])
         held = {name: waiting_errors(own) for name, own in taught.items()}
+        traffic = other_traffic.compare_other_traffic()
         sections = [
             noise_floor_section(floors),
             sharded_section(),
             half_synchronous_section(waiting, table),
             held_out_section(table),
+            other_traffic.SECTION + table(traffic),
         ]
         sections += [intervals_section(groups | real, errors, held), unknown_control_section(hidden)]
         ways = {
@@ -237,6 +239,7 @@ def main() -> int:
         more = by_method("Half-synchronous", waiting) | by_method("Predicted before measured", blind)
         more |= by_method("Predicted before measured, half-synchronous", in_between)
         more |= by_method("Predicted before measured, other queues", other_queues)
+        more |= by_method("Other traffic, from traces without it", traffic)
         tables = {"real": summary(shown), "testbed": summary(groups | more)}
         least = np.mean([one.errors.mean() for one in floors])
         page = (HERE / "page.md").read_text().format(**tables, floor=f"{least:.1%}")

@@ -140,11 +140,11 @@ def lower(network: Network, population: int | tuple[int, ...] = 1) -> Lowered:
         arrivals = np.array([arrivals[c[0]] for c in chains])
     if opened:
         N, load = np.where(arrivals > 0, 0, N), np.where(delay, 0.0, D @ arrivals)  # rho_k = sum of lambda_c D_ck
-    for station, demands, rho in zip(network.stations, D, load.tolist(), strict=True):
+    for k, station in enumerate(network.stations):
         if station.rates is None or station.rates[-1] is ...:
             continue
-        if rho or int(N[demands > 0].sum()) > len(station.rates):
-            crowd = "any number of" if rho else int(N[demands > 0].sum())
+        crowd = "any number of" if load[k] else int(N[D[k] > 0].sum())
+        if isinstance(crowd, str) or crowd > len(station.rates):
             raise ModelError(
                 f"station {station.name!r}: rates has {len(station.rates)} values, but {crowd} customers can be "
                 "here; give one rate for each, or end the list with ... for the last one to repeat"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -310,7 +311,9 @@ class Network(Result):
     @property
     def think_times(self) -> np.ndarray:
         """Seconds per cycle outside all stations, shape (1,), or (C,) with classes."""
-        Z = [0.0 if c.is_open else c.think_time for c in self.classes] or [None]
+        if not self.classes:
+            return np.array([self.think_time])
+        Z = [0.0 if c.is_open else c.think_time for c in self.classes]
         return np.array([self.think_time if z is None else z for z in Z])
 
     @property
@@ -326,7 +329,7 @@ class Network(Result):
     @property
     def is_delay(self) -> np.ndarray:
         """Whether each station is a delay, shape (K,)."""
-        return np.array([station.is_delay for station in self.stations])
+        return np.array([station.servers == math.inf for station in self.stations])
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON form (docs/reference/network-json)."""

@@ -67,8 +67,9 @@ class Solution(Result):
     expected_error: float = math.nan
 
     def __post_init__(self) -> None:
-        for name in ("throughputs", "residence_times", "class_throughputs", "class_residence_times", "busy"):
-            if (array := getattr(self, name)) is not None:
+        classes = (self.class_throughputs, self.class_residence_times)
+        for array in (self.throughputs, self.residence_times, *classes, self.busy):
+            if array is not None:
                 array.setflags(write=False)
 
     @property

@@ -1,29 +1,16 @@
-"""Datagrams on every link of the testbed, against the what-if, from traces before them."""
+"""Datagrams on links of the testbed, all or one node's, against the what-if, from traces before them."""
 
-import json
-from pathlib import Path
+import numpy as np
 
-import pytest
-
-from queuemodel.adapters import read_pytorch
-from queuemodel.models import fit
-from testbed.recordings import unpacked
-
-SERIES = unpacked(Path(__file__).parents[2] / "validation" / "data" / "testbed" / "changed")
-OTHER = SERIES / "ddp-gpt8-40-cubic-30ms-other"
+from validation.other_traffic import compare_other_traffic
 
 
-def test_links_shared_with_datagrams_are_predicted():
-    traces = [OTHER / "trace_n1", OTHER / "trace_n2"]
-    network = {"bandwidth": 40 * 125_000, "congestion_control": "cubic", "buffer": 0.03}
-    model = fit(read_pytorch(traces, batch_size=1, **network))
-    rows = json.loads((OTHER / "changed.json").read_text())
-    assert [(row["change"]["other_traffic"], row["workers"]) for row in rows] == [
-        (s, n) for s in (0.3, 0.5) for n in (2, 4)
-    ]
-    for row in rows:
-        n, rate = row["workers"], row["group_steps_per_s"]
-        curve = model.throughput([n], **row["change"])
-        assert curve.iterations_per_second[0] == pytest.approx(rate, rel=0.025)
-        assert curve.lower[0] < n * rate < curve.upper[0]
-        assert model.throughput([n]).iterations_per_second[0] > 1.2 * rate  # the control
+def test_other_traffic_is_predicted():
+    found = compare_other_traffic()
+    assert {one.method for one in found} == {"trace", "mva", "all-reduce"}
+    for one in found:
+        bound = {"trace": 0.06, "mva": 0.08, "all-reduce": 0.025}[one.method]
+        assert np.abs(one.errors).max() < bound, one.name
+        assert one.inside.all(), one.name
+        without = {"trace": 1.35, "mva": 1.35, "all-reduce": 1.1}[one.method]
+        assert (without * one.measured > one.curve.upper).all(), one.name  # the control: as if there were none

@@ -35,7 +35,7 @@ BAD = {
         ({"accumulation": 2}, "accumulation, .* need mode"), ({"changes": [{"cv": 0.2}]}, "changes need"),
     ],
     "ddp-tiny": [
-        ({"changes": [{"speed": 2}]}, "speed"), ({"changes": [{"accelerator": 0}]}, "accelerator must be"),
+        ({"changes": [{"speed": 2}]}, "speed"), ({"other_traffic_hosts": ["node1"]}, "hosts such as"), ({"changes": [{"accelerator": 0}]}, "accelerator must be"),
         ({"shards": 2}, "shards, .* need mode 'fsdp'"), ({"precision": "double"}, "precision must be"),
     ],
     "fsdp-tiny": [
