@@ -16,7 +16,7 @@ from queuemodel.models import predict
 from testbed.recordings import unpacked
 from testbed.workload import read_workload
 
-from .series import HERE, TESTBEDS, Comparison, read_measured, read_testbed
+from .series import HERE, Comparison, folder_of_trace, read_measured, read_testbed
 
 CHANGED = HERE / "data" / "testbed" / "changed"
 #: Series of ranks with the traces, and all that were measured with other traffic.
@@ -44,9 +44,10 @@ def compare_other_traffic() -> list[Comparison]:
 
 
 def _on_servers(folder: Path, share: float, method: str) -> Comparison:
-    base = unpacked(TESTBEDS[1]) / folder.name.partition("-other")[0]
     workers, measured = read_measured(folder)
-    curve = predict(read_testbed(base), workers=workers.tolist(), method=method, **_asked(folder, share))
+    curve = predict(
+        read_testbed(folder_of_trace(folder)), workers=workers.tolist(), method=method, **_asked(folder, share)
+    )
     return Comparison(folder.name, method, workers, measured, curve)
 
 

@@ -22,8 +22,8 @@ TESTBEDS = tuple(HERE / "data" / "testbed" / name for name in ("given", "paramet
 SETTINGS = ("job.json", "workload.json")
 UNUSUAL = {"mode": "async", "slow_worker": None, "slow_link_mbit": None, "order": None}
 
-#: What a workload says of the way of training, not of the job.
-WAY = {"name", "note", "mode", "awaited", "staleness_bound"}
+#: What a workload says of the way of training and of other traffic, not of the job.
+WAY = {"name", "note", "mode", "awaited", "staleness_bound", "other_traffic", "other_traffic_hosts"}
 
 #: Milliseconds that a packet waits at a full link of the testbed where no workload says otherwise.
 USUAL_BUFFER = 12.0

@@ -185,7 +185,7 @@ BOUND_KINDS: dict[str, Any] = {
 
 
 def saturation_population(network: Network) -> float:
-    """N* where the busiest station would be always in use if nobody waited; infinite without queueing stations.
+    """Saturation population N* without waiting; infinite without queueing stations.
 
     (D + Z) / max D_k/m_k, D being what a single customer needs of the queueing stations: where the asymptotes of the
     asymptotic `bounds` cross. With several closed classes it is the number of customers of all of them, in the shares

@@ -433,8 +433,7 @@ def _require_times(network: Network) -> None:
         who = f"class {', '.join([repr(labels[c]) for c in chain])}" if network.classes else ""
         if network.classes and not any(v[c] for v in visits for c in chain):
             raise ModelError(f"network: {who} visits no station; give it a visit_ratio > 0 somewhere")
-        time = sum([D[c] + think[c] for c in chain])
-        if time < SHORTEST_CYCLE:
+        if (time := sum([D[c] + think[c] for c in chain])) < SHORTEST_CYCLE:
             cycle = f"a cycle of {who}" if who else "a cycle"
             raise ModelError(f"network: {cycle} takes no time ({time:g} s); give it service or think time > 0")
 

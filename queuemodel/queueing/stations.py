@@ -191,7 +191,8 @@ class Station:
                 "traces are often in microseconds, so convert when reading them"
             )
         put(self, "service_time", time)
-        put(self, "visit_ratio", require_numbers(self.visit_ratio, f"{where}: visit_ratio", unit="visits per cycle"))
+        if type(self.visit_ratio) is not float or self.visit_ratio != 1.0:
+            put(self, "visit_ratio", require_numbers(self.visit_ratio, f"{where}: visit_ratio", unit="visits/cycle"))
         if self.scv != 1.0:
             put(self, "scv", require_numbers(self.scv, f"{where}: scv", unit="(squared)", largest=LARGEST_SCV))
         if self.servers.__class__ is not int or self.servers != 1:

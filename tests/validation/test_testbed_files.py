@@ -13,8 +13,9 @@ from validation.series import folder_of_trace
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "validation" / "data" / "testbed"
 PLACES = [unpacked(RECORDED / place) for place in ("data_parallel", "changed", "sharded")]
-ROUNDS = sorted((path for place in PLACES for path in place.glob("*")), key=lambda folder: folder.name)
-SERVERS = [unpacked(RECORDED / place) for place in ("parameter_servers", "held_out")]
+ROUNDS = sorted((path.parent for place in PLACES for path in place.glob("*/measured.json")), key=lambda one: one.name)
+ROUNDS = [folder for folder in ROUNDS if not (folder / "links.json").exists()]
+SERVERS = [*(unpacked(RECORDED / place) for place in ("parameter_servers", "held_out")), PLACES[1]]
 SERIES = sorted((path.parent for place in SERVERS for path in place.glob("*/links.json")), key=lambda one: one.name)
 
 
@@ -35,7 +36,8 @@ BAD = {
         ({"accumulation": 2}, "accumulation, .* need mode"), ({"changes": [{"cv": 0.2}]}, "changes need"),
     ],
     "ddp-tiny": [
-        ({"changes": [{"speed": 2}]}, "speed"), ({"other_traffic_hosts": ["node1"]}, "hosts such as"), ({"changes": [{"accelerator": 0}]}, "accelerator must be"),
+        ({"changes": [{"speed": 2}]}, "speed"), ({"changes": [{"accelerator": 0}]}, "accelerator must be"),
+        ({"other_traffic_hosts": ["node1"]}, "hosts such as"),
         ({"shards": 2}, "shards, .* need mode 'fsdp'"), ({"precision": "double"}, "precision must be"),
     ],
     "fsdp-tiny": [
