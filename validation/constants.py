@@ -4,15 +4,19 @@ python -m validation.constants [PART]
 
 writes validation/constants.csv; of a PART of the names only prints it. Each variation is a process of its own, which
 takes the changed number as it imports the package. A share that would pass 1 goes half of the way there. Answers are
-throughputs of packaged examples, logarithms of their intervals' widths, and what readers make of recorded tests.
+throughputs of packaged examples and of recorded series of other kinds, logarithms of their intervals' widths, errors
+that solvers expect, and what readers make of recordings.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
+import itertools
 import multiprocessing
 import sys
+import tempfile
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,13 +25,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from tqdm import tqdm
 
 from testbed.recordings import unpacked
 
 ROOT = Path(__file__).parents[1]
 TABLE, EXAMPLES = ROOT / "validation" / "constants.csv", ROOT / "queuemodel" / "profile" / "data"
-RECORDED = ROOT / "tests" / "data"
+RECORDED = (ROOT / "tests" / "data", ROOT / "validation" / "data" / "testbed")
+#: Series of kinds that the examples are not, read once.
+SERVERS = ("held_out/alexnet-60-cubic-policed", "held_out/vgg16-90-bbr-5ms", "parameter_servers/vgg16-60-reno-4ms")
+RANKS = ("ddp-vgg16-60-bbr", "ddp-alexnet-40-slow-worker", "mirrored-alexnet-60", "mirrored-alexnet-60-bbr")
+SHARDED = ("sharded/fsdp-bert6-20-bbr-20ms-half", "sharded/hsdp-gpt8-40-cubic-30ms", "nccl/nccl-fsdp")
 SHARES, ROUNDING = ("probability", "correlation", "quantile", "share"), 1e-9
 #: Names of the questions that can depend on a folder, where these are few.
 USERS = {"queuemodel.simulator.kernel": "simulation", "queuemodel.models.simulation": "simulation",
@@ -64,8 +73,31 @@ def rates(compared: Callable[[], Any]) -> list[float]:
     return [row["steps_per_second"] for row in rows]
 
 
-def model_questions() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """About the packaged examples, by name."""
+def prepare(folder: Path) -> Path:
+    """A folder with the recordings, and the profiles of `SERVERS`, `RANKS` and `SHARDED`."""
+    import queuemodel as qm
+
+    from .data_parallel import read_ranks
+    from .nccl import aws_rounds
+    from .series import read_testbed
+    from .sharded import read_shards
+
+    for place in RECORDED:
+        (folder / place.name).symlink_to(unpacked(place))
+    profiles = {name: read_testbed(folder / "testbed" / name) for name in SERVERS}
+    profiles |= {name: read_ranks(folder / "testbed" / "data_parallel" / name) for name in RANKS}
+    profiles |= {name: read_shards(folder / "testbed" / name) for name in SHARDED} | {"nccl": next(aws_rounds())[1]}
+    steps, rounds = map(qm.example_profile, ("alexnet-60", "ddp-alexnet-40"))
+    profiles["one step"] = replace(steps, steps=steps.steps[:1])
+    profiles["one round"] = replace(rounds, rounds=[one for one in rounds.rounds if one.number < 2])
+    profiles["one rank"] = replace(rounds, rounds=[one for one in rounds.rounds if one.rank == 0])
+    for name, profile in profiles.items():
+        profile.save(folder / f"{name.replace('/', ' ')}.json")
+    return folder
+
+
+def model_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """About the packaged examples and `prepare`d profiles, by name."""
     import queuemodel as qm
     from queuemodel import scheduling, sgd
 
@@ -75,13 +107,36 @@ def model_questions() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"closed network, {strategy}, measured", partial(ask, throughputs=qm.example_throughputs()[1:3])
         for control in ("unknown", "bbr", "cubic"):
             yield f"closed network, {strategy}, {control}", partial(ask, congestion_control=control)
+        yield f"closed network, {strategy}, 1 Gbit/s", partial(ask, bandwidth="1Gbit/s", other_traffic="20%")
         yield f"simulation, {strategy}", partial(ask, method="trace", workers=[3])
-    for name, asked in (("", {}), (", one message", {"scheme": "tf-ring"}), (", latency", {"latency": "50us"})):
+    for path in sorted(recorded.glob("*.json")):
+        profile = qm.Profile.load(path)
+        if profile.steps:
+            yield f"closed network, {path.stem}", partial(predicted, profile, method="mva")
+            yield f"simulation, {path.stem}", partial(predicted, profile, method="trace", workers=[3])
+        else:
+            kind = "sharded" if any(one.operations for one in profile.rounds) else "all-reduce"
+            yield f"{kind}, {path.stem}", partial(predicted, profile, workers=[4, 16])
+    what_ifs: dict[str, dict[str, Any]] = {
+        "": {}, ", one message": {"scheme": "tf-ring"}, ", latency": {"latency": "50us"},
+        ", tree": {"collective": "double-binary-tree"}, ", bandwidth": {"bandwidth": "1Gbit/s"},
+        ", measured": {"throughputs": [qm.Measurement(workers=4, steps_per_second=1.0)]},
+    }  # fmt: skip
+    for name, asked in what_ifs.items():
         yield f"all-reduce{name}", partial(predicted, rounds, **asked)
+    yield "all-reduce instead of servers", partial(predicted, steps, strategy="all-reduce")
     yield "sharded", partial(predicted, sharded)
+    yield (
+        "sharded, measured",
+        partial(predicted, sharded, throughputs=[qm.Measurement(workers=8, steps_per_second=3.0)]),
+    )
     for name in ("resnet50-v100-nodes", "shakesmall-p100-throughputs"):
         yield f"table {name}", partial(predicted, qm.read_measurements(EXAMPLES / f"{name}.csv"), workers=[4, 32])
+    table = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.6), (8, 1.5))]
+    yield "table with an outlier", partial(predicted, table, workers=[4, 32], strategy="async-ps")
     yield "next measurement", lambda: [qm.next_measurement(qm.predict(rounds, workers=[16])).workers or 0]
+    curve = partial(qm.predict, steps, workers=[2, 8], method="mva")
+    yield "faster link over slower", lambda: (curve(bandwidth="1Gbit/s") / curve(bandwidth="100Mbit/s")).to_frame()
     law = qm.fit_convergence([(32, [2e4, 2.1e4]), (256, [3e4])])
     yield "examples to the target", lambda: law.quantiles(512, np.array([0.05, 0.5, 0.95]))
     for profile, names in ((rounds, ("sync", "top-k")), (steps, ("sync", "async-ps"))):
@@ -89,6 +144,21 @@ def model_questions() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"compare {names}", partial(rates, rows)
     jobs = scheduling.Stream(scheduling.measured_kinds(most=8), jobs=40, nodes=8).workload(seed=1)
     yield "schedule", lambda: [*scheduling.schedule(jobs, scheduling.GreedyGain(), nodes=8).summary().values()]
+    yield "errors that solvers expect", expected_errors
+
+
+def expected_errors() -> list[float]:
+    """Of approximate solvers on networks of each kind."""
+    from queuemodel import queueing as qn
+
+    kinds = ({}, {"servers": 2}, {"discipline": "fcfs", "scv": 4.0})
+    solvers = [qn.ApproximateMVA(method) for method in ("bard-schweitzer", "linearizer", "recursion")]
+    found = []
+    for kind, solver in itertools.product(kinds, solvers):
+        network = qn.Network([qn.Station("q", service_time=0.2, **kind)], think_time=1.0)
+        with contextlib.suppress(ValueError):
+            found.append(qn.solve(network, population=8, solver=solver).expected_error)
+    return np.nan_to_num(found).tolist()
 
 
 def reader_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -101,11 +171,14 @@ def reader_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         profile = reader(folder if single else sorted(folder.glob("trace*")), batch_size=32, **asked)
         return [len(one.operations) for one in profile.steps] + [row["mean"] for row in profile.summary()]
 
-    for name in ("alexnet-60/trace", "xplane-1ps", "xplane-slow-input"):
-        yield f"read {name}", partial(read, adapters.read_tensorflow, name, parameter_bytes=788992)
-    for name in ("tiny", "slow-input", "late-input"):
-        yield f"read {name}", partial(read, adapters.read_mirrored, f"mirrored/{name}", parameter_bytes=3196840)
-    for name in ("ddp/ddp-alexnet-40", "sharded/fsdp-gpt8-60"):
+    for name in ("alexnet-60/trace", "layer-order", "xplane-1ps", "xplane-2ps", "xplane-slow-input"):
+        yield f"read {name}", partial(read, adapters.read_tensorflow, f"data/{name}", parameter_bytes=788992)
+    for name in ("tiny", "slow-input", "late-input", "mlp"):
+        yield f"read {name}", partial(read, adapters.read_mirrored, f"data/mirrored/{name}", parameter_bytes=3196840)
+    for name in (
+        "data/ddp/ddp-alexnet-40", "data/ddp/ddp-resnet50-60", "data/sharded/fsdp-gpt8-60", "data/sharded/hsdp-gpt8-60",
+        "testbed/nccl/nccl-ddp", "testbed/nccl/nccl-fsdp1", "testbed/nccl/nccl-fsdp-clipped", "testbed/nccl/nccl-hsdp",
+    ):  # fmt: skip
         yield f"read {name}", partial(read, adapters.read_pytorch, name)
 
 
@@ -127,7 +200,7 @@ def answers(recorded: Path, variation: tuple[Name, float | None]) -> Answers:
     setattr(files, "constants", constants)  # noqa: B010 (a cache in its place, for mypy)
     warnings.simplefilter("ignore")
     found = {}
-    for name, question in reader_questions(recorded) if package.endswith("adapters") else model_questions():
+    for name, question in reader_questions(recorded) if package.endswith("adapters") else model_questions(recorded):
         if USERS.get(package, "") in name:
             try:
                 found[name] = np.array(question(), dtype=float)
@@ -159,8 +232,8 @@ def main(part: str = "") -> None:
     file = sys.stdout if part else TABLE.open("w", newline="")
     table = csv.writer(file, lineterminator="\n")
     table.writerow(["number", "value", "unit", "halved", "doubled", f"most of ({datetime.date.today()})", "command"])
-    with file, context.Pool(2, maxtasksperchild=1) as pool:
-        found = iter(tqdm(pool.imap(partial(answers, unpacked(RECORDED)), tasks), total=len(tasks)))
+    with file, tempfile.TemporaryDirectory() as folder, context.Pool(2, maxtasksperchild=1) as pool:
+        found = iter(tqdm(pool.imap(partial(answers, prepare(Path(folder))), tasks), total=len(tasks)))
         before = next(found) | next(found)
         for (name, row), half, double in zip(rows.items(), found, found, strict=False):
             changes = [change(before, one) for one in (half, double)]
