@@ -203,7 +203,7 @@ def answers(recorded: Path, variation: tuple[Name, float | None]) -> Answers:
     for name, question in reader_questions(recorded) if package.endswith("adapters") else model_questions(recorded):
         if USERS.get(package, "") in name:
             try:
-                found[name] = np.array(question(), dtype=float)
+                found[name] = np.ravel(np.array(question(), dtype=float))
             except (ValueError, ArithmeticError, RuntimeError):
                 found[name] = np.empty(0)
     return found
