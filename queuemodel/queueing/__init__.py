@@ -13,10 +13,11 @@ from .bounds import (
     plot_network_solution,
     saturation_population,
 )
-from .exact import ExactMVA, marginal_distribution, response_percentile
+from .exact import ExactMVA, marginal_distribution
 from .jmva import read_jmva, read_jmva_sweep, write_jmva
 from .markov import MarkovChain
 from .network import Network
+from .response_times import response_percentile
 from .sensitivity import Sensitivity, SymbolicSolution, sensitivity, solve_symbolic
 from .simulation import Simulation, SimulationResult
 from .solution import Solution
