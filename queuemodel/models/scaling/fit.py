@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,15 @@ TEMPERING = ((0.5, 6), (0.9, 24))
 MOST_AGAIN = 30  #: Groups of workers up to which the second takes about a second.
 #: Fewest moves after the last temperature; acceptance rate that their length is adapted to.
 LAST_MOVES, ACCEPTANCE = 24, 0.25
+
+
+class Known(NamedTuple):
+    """What the law needs of groups (n,) besides its parameters."""
+
+    weights: np.ndarray  # (n, batch sizes): see `ScalingData.weights`
+    compute: np.ndarray  # (1, n): relative computation, interpolated linearly between batch sizes
+    outside: np.ndarray  # (n,): log of the batch size over the nearest measured one, a power b^e; 0 without batches
+    smallest: Sizes  # the same batches on the smallest group
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,37 +92,46 @@ class ScalingData:
 
     def weights(self, x: Sizes) -> np.ndarray:
         """Weights (n, batch sizes) that interpolate between the smallest group's batch sizes."""
-        sizes = self.batches[0]
-        return np.column_stack([np.interp(x.batch_size, sizes, unit) for unit in np.eye(len(sizes))])
+        return self._known(x).weights
 
     def compute(self, v: Values, x: Sizes) -> np.ndarray:
         """Relative computation (1 or B, n) of one worker."""
+        known = self._known(x)
+        return known.compute * np.exp(v["batch exponent"] * known.outside) if known.outside.any() else known.compute
+
+    @cached_property
+    def _known_of_sizes(self) -> Known:
+        return self._known_of(self.sizes)
+
+    def _known(self, x: Sizes) -> Known:
+        return self._known_of_sizes if x is self.sizes else self._known_of(x)
+
+    def _known_of(self, x: Sizes) -> Known:
         sizes, times = self.batches
-        compute = np.atleast_2d(self.weights(x) @ times / self.reference)
-        # linear between batch sizes, a power b^e outside
+        weights = np.column_stack([np.interp(x.batch_size, sizes, unit) for unit in np.eye(len(sizes))])
         outside = np.log(x.batch_size / np.clip(x.batch_size, sizes[0], sizes[-1]))
         has_batches = any(m.batch_size for m in self.measured)
-        return compute * np.exp(v["batch exponent"] * outside) if has_batches and outside.any() else compute
+        interpolated = np.atleast_2d(weights @ times / self.reference)
+        return Known(weights, interpolated, outside if has_batches else 0.0 * outside, x.on(self.groups[0][0]))
 
-    def relative(self, u: np.ndarray, x: Sizes) -> np.ndarray:
+    def relative(self, v: Values, x: Sizes) -> np.ndarray:
         """Log step time (B, n) less the levels."""
         law = asynchronous if self.prior.asynchronous else partial(synchronous, strategy=self.prior.kind)
-        v = self.values(u)
-        compute = self.compute(v, x)
-        base = law(v, x.on(self.groups[0][0]), compute) * (self.weights(x) @ self.batches[1] / self.reference)
+        compute, known = self.compute(v, x), self._known(x)
+        base = law(v, known.smallest, compute) * known.compute
         return np.asarray(np.log(law(v, x, compute) * compute / base))  # log law(size) - log law(smallest, same batch)
 
-    def scale(self, u: np.ndarray) -> np.ndarray:
+    def scale(self, v: Values) -> np.ndarray:
         """Scale (B, n) of the errors of `log_time`."""
         doublings = np.log2(self.sizes.nodes.max() / self.sizes.nodes)
         # s^2 = misfit^2 (1 + drift^2 doublings) + noise^2
-        misfit = self.values(u)["misfit"] ** 2 * (1.0 + PRIOR_NUMBERS["row_drift"] ** 2 * doublings)
+        misfit = v["misfit"] ** 2 * (1.0 + PRIOR_NUMBERS["row_drift"] ** 2 * doublings)
         return np.asarray(np.sqrt(misfit + self.noise**2))
 
     def levels(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Likeliest levels (B, batch sizes) under coordinates, their precisions, and log likelihoods (B,) of these."""
-        w, f = self.weights(self.sizes), PRIOR_NUMBERS["freedom"]
-        y, scale = self.log_time - self.relative(u, self.sizes), self.scale(u)
+        w, f, v = self.weights(self.sizes), PRIOR_NUMBERS["freedom"], self.values(u)
+        y, scale = self.log_time - self.relative(v, self.sizes), self.scale(v)
         level, weight = np.zeros((len(u), w.shape[1])), scale**-2
         for _ in range(REWEIGHTED):  # least squares, reweighted by Student's t
             precision = weight @ w
@@ -124,11 +143,11 @@ class ScalingData:
 
     def depends(self, u: np.ndarray) -> np.ndarray:
         """Of each coordinate, whether measurements depend on it; on the law's misfit, where there are several."""
-        depends = []
+        depends, before = [], self.relative(self.values(u[:PROBES]), self.sizes)
         for i, (name, *_) in enumerate(self.prior.coordinates):
             changed = u[:PROBES].copy()
             changed[:, i] = np.roll(changed[:, i], 1)  # another draw's value of this coordinate alone
-            change = self.relative(changed, self.sizes) - self.relative(u[:PROBES], self.sizes)
+            change = self.relative(self.values(changed), self.sizes) - before
             depends.append(np.abs(change).max() > 1e-9 or (name == "misfit" and len(self.groups) > 1))
         return np.array(depends)
 

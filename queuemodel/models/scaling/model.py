@@ -224,7 +224,7 @@ class ScalingModel(Model):
     def draws(self, sizes: Sizes) -> np.ndarray:
         """Log steps per second of all workers, shape (n, B)."""
         level = self.levels @ self.table.weights(sizes).T
-        return (np.log(sizes.workers) - level - self.table.relative(self.coordinates, sizes)).T  # X = n / T
+        return (np.log(sizes.workers) - level - self.table.relative(self._values, sizes)).T  # X = n / T
 
     def error(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
         """Standard deviation (n, B) of a measurement's logarithm from each draw; its size drawn, hence Student's t."""
@@ -294,7 +294,7 @@ class ScalingModel(Model):
     @property
     def outliers(self) -> tuple[Measurement, ...]:
         """Measurements far from most draws that four or more others contradict: three points contradict no law."""
-        scale = PRIOR_NUMBERS["outlier"] * self.table.scale(self.coordinates)
+        scale = PRIOR_NUMBERS["outlier"] * self.table.scale(self._values)
         outlying = (np.abs(self._residuals) > scale).mean(axis=0) > 0.5
         contradicted = len(self.table.groups) > max(3, 3 * outlying.sum())
         return tuple(self.table.groups[i][0] for i in np.flatnonzero(outlying)) if contradicted else ()
