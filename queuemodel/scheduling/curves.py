@@ -166,7 +166,7 @@ class Phase(NamedTuple):
     until: float  # steps done at its end, counted from the job's start
     speeds: np.ndarray  # steps per second that run
     seen: np.ndarray  # steps per second that a policy sees
-    batch_size: np.ndarray | None = None  # what is chosen, where the job may choose; 0: it does not run there
+    batch_size: np.ndarray  # the chosen one; 0: it does not run there
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,14 +196,12 @@ class StagedCurve:
         time = sum(length / curve(nodes) for length, curve in self.stretches)
         return float(sum(length for length, _ in self.stretches) / time)
 
-    def phases(self, steps: float, least: int, most: int, what: str, seen: Curve | None) -> list[Phase]:
-        """The phases of a job of n steps on ``least`` to ``most`` nodes; policies see ``seen``, if any."""
+    def stages(self, steps: float) -> list[tuple[float, Curve]]:
+        """The end of each stretch in a job of n steps, and its curve."""
         lengths = np.array([length for length, _ in self.stretches])
         ends = np.cumsum(lengths) / lengths.sum() * steps
         ends[-1] = steps
-        true = [speed_table(curve, least=least, most=most, what=what) for _, curve in self.stretches]
-        shown = true if seen is None else [speed_table(seen, least=least, most=most, what=what)] * len(true)
-        return [Phase(*phase) for phase in zip(ends.tolist(), true, shown, strict=True)]
+        return [(end, curve) for end, (_, curve) in zip(ends.tolist(), self.stretches, strict=True)]
 
 
 def _pairs(values: Any, what: str) -> list[tuple[Any, Any]]:
@@ -320,7 +318,7 @@ class BatchSizes:
         require_number(done, "batch sizes: done")
         phases = self.phases(nodes, nodes, "batch sizes")
         phase = next((phase for phase in phases if done < phase.until), phases[-1])
-        return int(phase.batch_size[nodes])  # type: ignore[index]
+        return int(phase.batch_size[nodes])
 
     def phases(self, least: int, most: int, what: str) -> list[Phase]:
         """Goodput against nodes in each stretch, at the batch size of largest predicted goodput (first of equals)."""

@@ -18,7 +18,7 @@ from ..base.results import Result
 from .engine import Engine
 from .jobs import ClusterJob, Stream, Workload
 from .nodes import Nodes
-from .policies.base import Policy
+from .policy import Policy
 from .result import FIGURE_SIZE, FIGURES, POLICY_COLORS, Schedule
 
 if TYPE_CHECKING:

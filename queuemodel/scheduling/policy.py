@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...base.errors import ModelError
-from ..curves import SpeedTables
+from ..base.checks import require_share
+from ..base.errors import ModelError
+from .curves import SpeedTables
 
 #: Columns, and what a policy must declare in its ``knows`` to look at them (nothing for what everybody knows).
 COLUMNS = {
@@ -112,3 +113,8 @@ def in_turn(order: np.ndarray, least: np.ndarray, wanted: np.ndarray, nodes: int
             if not nodes:
                 break
     return granted
+
+
+def require_exponent(value: float, policy: str) -> None:
+    if require_share(value, f"{policy}: exponent") == 1:
+        raise ModelError(f"{policy}: exponent must be below 1, got 1; SRPT is for linear speedup")
