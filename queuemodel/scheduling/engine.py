@@ -122,7 +122,7 @@ class Engine:
         self.jobs = jobs = workload.jobs
         self.policy, self.pool = policy, pool
         for job in jobs:
-            job.require_room(pool.count, where=f"job {job.name!r}")
+            job.require_room(pool.count)
         self.arrival_time = np.array([job.arrival_time for job in jobs], dtype=float)
         self.phases = phases = Phases(jobs, policy, pool.count)
         self.least, self.most = phases.least, phases.most

@@ -20,7 +20,7 @@ from ..base.checks import (
     require_seed,
     require_share,
 )
-from ..base.errors import ModelError, QueueModelError
+from ..base.errors import ModelError
 from ..models.predict import fit, predict
 from ..profile.examples import example_profile, example_throughputs
 from ..queueing.network import Network
@@ -94,13 +94,13 @@ class ClusterJob:
         """``requested_nodes``, by default ``least_nodes``."""
         return self.least_nodes if self.requested_nodes is None else self.requested_nodes
 
-    def require_room(self, nodes: int, *, where: str, error: type[QueueModelError] = ModelError) -> None:
-        """Raise an ``error`` when a cluster of n nodes has fewer than the job needs or requests."""
+    def require_room(self, nodes: int) -> None:
+        """Refuse a cluster of n nodes, fewer than the job needs or requests (raises `ModelError`)."""
         for name, wanted in (("least_nodes", self.least_nodes), ("requested_nodes", self.requested)):
             if wanted > nodes:
-                raise error(
-                    f"{where}: {name} must be at most the cluster's {nodes} nodes, got {wanted}; lower it or take a "
-                    "larger cluster"
+                raise ModelError(
+                    f"job {self.name!r}: {name} must be at most the cluster's {nodes} nodes, got {wanted}; lower it or "
+                    "take a larger cluster"
                 )
 
 
