@@ -266,8 +266,8 @@ class Engine:
             return self.phases.row[self.phase[active]]
         if name == "attained_service":
             return state[s.ATTAINED, active] + state[s.NODES, active] * (self.now - state[s.SINCE, active])
-        if name in ("remaining", "true_remaining"):
-            return s.left(state, self.phases.steps if name == "remaining" else state[s.TRUE], active, self.now)
+        if name == "remaining":
+            return s.left(state, self.phases.steps, active, self.now)
         return getattr(self, name)[active]
 
     def _check(self, granted: np.ndarray, changed: np.ndarray, jobs: np.ndarray) -> None:

@@ -23,7 +23,7 @@ COLUMNS = {
     "requested": "",  # nodes that the users request
     "nodes": "",  # held now
     "attained_service": "attained_service",  # node-seconds held so far
-    "remaining": "remaining",  # steps left: of the declared work, or the true ones for a policy that knows the end
+    "remaining": "remaining",  # steps left of the declared work
     "row": "curve",  # of each job's curve in ``tables``, as the policy believes it
 }
 
@@ -46,8 +46,7 @@ class ActiveJobs:
         needed = COLUMNS[column]
         if needed and needed not in self._knows:
             raise ModelError(f"{self._who}: looks at {needed!r} but does not declare it; add it to its `knows`")
-        name = "true_remaining" if column == "remaining" and "end" in self._knows else column
-        value = self.__dict__[column] = self._gather(name)
+        value = self.__dict__[column] = self._gather(column)
         return value
 
     def per_curve(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
@@ -66,8 +65,8 @@ class Policy(abc.ABC):
     """
 
     #: What it uses besides names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
-    #: (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early), ``"batch_sizes"`` (jobs that
-    #: have some run at the best one: steps and curves are then those of goodput).
+    #: (steps of the declared work), ``"curve"``, ``"batch_sizes"`` (jobs that have some run at the best one: steps and
+    #: curves are then those of goodput).
     knows: ClassVar[frozenset[str]] = frozenset()
     #: Whether it grants fractions of a node (for comparison with theory); limits of the jobs are then ignored.
     divisible: bool = False

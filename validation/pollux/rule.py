@@ -108,7 +108,6 @@ class PolicyRule:
             "arrival_time": np.array([float(job.submitted) for job in jobs]),
             "attained_service": np.array([float(job.attained) for job in jobs]),
             "remaining": left,
-            "true_remaining": left,
             "nodes": np.array([float(len(job.machines)) for job in jobs]),
             "least": np.ones(len(jobs), dtype=int),
             "most": np.array(most, dtype=int),
