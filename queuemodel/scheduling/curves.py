@@ -109,7 +109,7 @@ def as_curve(curve: Any, what: str = "curve") -> Curve:
     if isinstance(workers, np.ndarray) and isinstance(speeds, np.ndarray):
         curve = dict(zip(workers.tolist(), speeds.tolist(), strict=True))
     if callable(curve):
-        return curve  # type: ignore[no-any-return]
+        return curve
     if not isinstance(curve, Mapping):
         raise ModelError(
             f"{what}: expected a callable steps_per_second(nodes), a mapping of node counts to speeds or a "

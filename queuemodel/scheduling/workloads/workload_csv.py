@@ -27,15 +27,10 @@ OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "en
 def read_workload(
     path: str | os.PathLike[str], *, nodes: int | None = None, predicted: Predicted | None = None
 ) -> Workload:
-    """Read a workload; with ``nodes``, for a cluster of n nodes: a job that needs more is refused with its row.
+    """Read a workload (docs/reference/workload-csv has the columns).
 
-    Columns ``name``, ``arrival_time`` (seconds, not falling), ``speeds`` and either ``steps`` or ``epochs``,
-    ``dataset_size`` and ``batch_size``; optional ``least_nodes``, ``most_nodes``, ``requested_nodes``, ``kind`` and
-    ``end_probability`` (that the job ends early, uniformly over its work). ``speeds`` is a table ``1:2.0 2:3.7 4:6.1``
-    (nodes to steps per second, linear in between), ``power EXPONENT SPEED`` (``SPEED * nodes ** EXPONENT``), or
-    ``profile FILE NAME=VALUE ...``, what ``predicted`` (`queuemodel.models.curve_of`) makes of a profile beside the
-    workload. Without ``most_nodes`` a table's largest node count is the most. A job that may choose its batch size has
-    such ``speeds`` for each, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3``, with ``noise_scales`` and its user's ``batch_size``.
+    With ``nodes``, for a cluster of n nodes: a job that needs more is refused with its row. ``predicted``
+    (`queuemodel.models.curve_of`) makes a curve of speeds like ``profile FILE NAME=VALUE ...``.
 
     Raises
     ------
