@@ -161,21 +161,13 @@ class GreedyGain(SizeAware):
         return greedy(jobs, lambda first: (first / jobs.remaining) ** self.power / first, nodes, float(self.floor))
 
 
-def rank_prices(jobs: int, exponent: float) -> np.ndarray:
-    """heSRPT's price of the k-th largest job's work, (k^q - (k-1)^q)^(1/q), q = 1 / (1 - p), shape (jobs,)."""
-    k, q = np.arange(1.0, jobs + 1), 1 / (1 - exponent)
-    price = k.copy()
-    # k (1 - (1 - 1/k)^q)^(1/q): the powers themselves would overflow near p = 1.
-    price[1:] *= (-np.expm1(q * np.log1p(-1 / k[1:]))) ** (1 / q)
-    return price
-
-
 @dataclass(frozen=True)
 class RankPriced(SizeAware):
     """Node by node to the job where it is worth most: speed gained, times the price of that job's work.
 
-    The prices are heSRPT's, which depend only on the order of the jobs by size (time left on the least nodes), the
-    gains those of each job's predicted curve. With one power law it is heSRPT in whole nodes, else a heuristic.
+    The prices are heSRPT's: of the k-th largest job by the time left on the least nodes (k^q - (k-1)^q)^(1/q), with
+    q = 1 / (1 - p). The gains are those of each job's predicted curve. With one power law it is heSRPT in whole nodes,
+    else a heuristic.
     """
 
     #: Speedup exponent p of the prices, 0 (all the same: fastest total progress) to below 1 (the smallest first).
@@ -187,10 +179,14 @@ class RankPriced(SizeAware):
         require_share(self.floor, "rank-priced: floor")
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
+        k, q = np.arange(1.0, len(jobs) + 1), 1 / (1 - self.exponent)
+        with np.errstate(divide="ignore"):  # (k^q - (k - 1)^q)^(1/q), whose powers would overflow near p = 1
+            prices = k * (-np.expm1(q * np.log1p(-1 / k))) ** (1 / q)
+
         def weigh(first: np.ndarray) -> np.ndarray:
-            price = np.empty(len(jobs))
-            price[np.argsort(-jobs.remaining / first, kind="stable")] = rank_prices(len(jobs), self.exponent)
-            return price / first
+            weight = np.empty(len(jobs))
+            weight[np.argsort(-jobs.remaining / first, kind="stable")] = prices
+            return weight / first
 
         return greedy(jobs, weigh, nodes, float(self.floor))
 
