@@ -66,7 +66,7 @@ class ClusterJob:
             raise ModelError(
                 f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
             )
-        if self.batch_sizes is not None and not isinstance(self.batch_sizes, BatchSizes):
+        if not isinstance(self.batch_sizes, BatchSizes | None):
             raise ModelError(f"{what}: batch_sizes must be a BatchSizes, got {self.batch_sizes!r}")
         object.__setattr__(self, "curve", as_curve(self.curve, what))
         if self.predicted is not None:
@@ -192,7 +192,7 @@ class JobKind:
         require_number(self.variation, f"{what}: variation", largest=1000)
         require_number(self.weight, f"{what}: weight", positive=True)
         require_count(self.requested_nodes, f"{what}: requested_nodes")
-        object.__setattr__(self, "curve", as_curve(self.curve))
+        object.__setattr__(self, "curve", as_curve(self.curve, what))
         if self.most_nodes is None and isinstance(self.curve, TableCurve):
             object.__setattr__(self, "most_nodes", self.curve.most)
         speed_at(self.curve, self.requested_nodes, what)
@@ -293,8 +293,7 @@ def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
     kinds = []
     for name, compute, steps, requested, weight in mix:
         network = Network((Station("server", service_time=0.02),), think_time=compute)
-        speeds = solve(network, population=most).throughputs.tolist()
-        curve = TableCurve(enumerate(speeds, start=1))
+        curve = TableCurve(enumerate(solve(network, population=most).throughputs.tolist(), start=1))
         nodes = min(requested, most)
         kinds.append(JobKind(name, curve=curve, steps=steps, variation=1.5, requested_nodes=nodes, weight=weight))
     return tuple(kinds)

@@ -59,9 +59,6 @@ def test_lone_job_by_brute_force(drawn, data):
         chosen = sizes.chosen(nodes=3, done=done)
         assert rate(curves, chosen, 3, scale) == pytest.approx(best_rate(curves, 3, scale))
         done += steps
-        if scale < math.inf:
-            law = (scale + sizes.first) / (scale + chosen)
-            assert qs.statistical_efficiency(chosen, scale, first=sizes.first) == pytest.approx(law)
     if len(pairs) == 1:  # no batch size of the user is better
         size = data.draw(st.sampled_from(sorted(curves)))
         fixed = alone(sizes, nodes=5, batch_size=size, policy=qs.RankPriced(), most_nodes=max(curves[size]))

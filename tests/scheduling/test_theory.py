@@ -3,7 +3,6 @@
 import math
 from functools import partial
 
-import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import cumulative_trapezoid
@@ -29,11 +28,6 @@ def mg1_fifo_response_time(rate, service_time, variation):
     return service_time + load * service_time * (1 + variation**2) / (2 * (1 - load))
 
 
-def mg1_ps_response_time(rate, service_time):
-    """M/G/1 with processor sharing: insensitive to the law of the sizes."""
-    return service_time / (1 - rate * service_time)
-
-
 def mm1_srpt_response_time(rate):
     """M/M/1 with shortest remaining processing time first (Schrage and Miller, 1966), integrated over sizes."""
     x = np.linspace(0.0, 40.0, 200_001)
@@ -43,17 +37,14 @@ def mm1_srpt_response_time(rate):
     return float(integral((waiting + integral(1 / (1 - load))) * f)[-1])
 
 
-def rank_prices(jobs, exponent):
-    """(k^q - (k - 1)^q)^(1/q) with q = 1 / (1 - p): what a unit of work of the k-th largest job costs all jobs."""
-    with mpmath.workdps(60):
-        q = 1 / (1 - mpmath.mpf(exponent))
-        return np.array([float((mpmath.mpf(k) ** q - mpmath.mpf(k - 1) ** q) ** (1 / q)) for k in range(1, jobs + 1)])
-
-
 def hesrpt_mean_response_time(sizes, exponent, *, nodes):
-    """Least mean of jobs present at time 0 with speed nodes ** exponent (Berg, Vesilo and Harchol-Balter, 2020)."""
-    falling = np.sort(sizes)[::-1]
-    return float(falling @ rank_prices(len(falling), exponent) / nodes**exponent / len(falling))
+    """Least mean of jobs present at time 0 with speed nodes ** exponent (Berg, Vesilo and Harchol-Balter, 2020).
+
+    A unit of work of the k-th largest job costs all jobs (k^q - (k - 1)^q)^(1/q), q = 1 / (1 - p).
+    """
+    k, q = np.arange(1.0, len(sizes) + 1), 1 / (1 - exponent)
+    prices = (k**q - (k - 1) ** q) ** (1 / q)
+    return float(np.sort(sizes)[::-1] @ prices / nodes**exponent / len(sizes))
 
 
 def equi_response_time(rate, speed, nodes):
@@ -94,10 +85,10 @@ LAWS = {
               mmk_response_time(1.5, 1, 4)),
     "Pollaczek and Khinchine": (qs.FIFO(), 0.6, ("uniform", 4000), {}, mg1_fifo_response_time(0.6, 1, 1 / math.sqrt(3)),
                                 mg1_fifo_response_time(0.6, 1, 1)),
-    "processor sharing is insensitive": (SHARED, 0.5, ("lognormal", 4000), {}, mg1_ps_response_time(0.5, 1),
+    "processor sharing is insensitive": (SHARED, 0.5, ("lognormal", 4000), {}, 1 / (1 - 0.5),
                                          mm1_srpt_response_time(0.5)),
     "Schrage": (qs.SRPT(), 0.7, ("exponential", 3000), {"replications": 8}, mm1_srpt_response_time(0.7),
-                mg1_ps_response_time(0.7, 1)),
+                1 / (1 - 0.7)),
     "birth and death": (SHARED, 2.0, ("exponential", 3000), {"curve": SUBLINEAR, "nodes": 8},
                         equi_response_time(2.0, SUBLINEAR, 8), 1.2 * equi_response_time(2.0, SUBLINEAR, 8)),
 }  # fmt: skip
