@@ -62,10 +62,8 @@ class ClusterJob:
         most = self.most_nodes or math.inf
         if most < self.least_nodes:
             raise ModelError(f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})")
-        if self.requested_nodes is not None and not self.least_nodes <= self.requested_nodes <= most:
-            raise ModelError(
-                f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
-            )
+        if not self.least_nodes <= self.requested <= most:
+            raise ModelError(f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested}")
         if not isinstance(self.batch_sizes, BatchSizes | None):
             raise ModelError(f"{what}: batch_sizes must be a BatchSizes, got {self.batch_sizes!r}")
         object.__setattr__(self, "curve", as_curve(self.curve, what))

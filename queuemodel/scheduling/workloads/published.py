@@ -41,10 +41,11 @@ class Layout(NamedTuple):
 
     def rows(self, path: str | os.PathLike[str]) -> Iterator[Row]:
         """The rows of a file of this format."""
-        header, *others = [header.split() for header in self.headers] or [None]
-        if others and header:  # the one with as many columns as the first row
+        headers = [header.split() for header in self.headers]
+        header = headers[0] if headers else None
+        if len(headers) > 1:  # the one with as many columns as the first row
             delimiters = read_bytes(path).partition(b"\n")[0].count(self.delimiter.encode())
-            header = next((other for other in others if other and len(other) == delimiters + 1), header)
+            header = next((other for other in headers if len(other) == delimiters + 1), header)
         form: dict[str, Any] = {"header": header, "delimiter": self.delimiter, "others": header is None}
         return read_rows(path, required=header or self.columns.split(), what="jobs", **form)
 
