@@ -260,8 +260,6 @@ class Engine:
     def _column(self, active: np.ndarray, name: str) -> Any:
         """A column of `ActiveJobs`."""
         state = self.state
-        if name == "names":
-            return [self.jobs[j].name for j in active]
         if name == "row":
             return self.phases.row[self.phase[active]]
         if name == "attained_service":

@@ -16,7 +16,6 @@ from .curves import SpeedTables
 
 #: Columns, and what a policy must declare in its ``knows`` to look at them (nothing for what everybody knows).
 COLUMNS = {
-    "names": "",
     "arrival_time": "",  # seconds
     "least": "",  # nodes
     "most": "",  # nodes, at most those of the cluster
@@ -64,7 +63,7 @@ class Policy(abc.ABC):
     A new policy is a frozen dataclass with `grants`, called at every arrival, end and failure, and at `review` times.
     """
 
-    #: What it uses besides names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
+    #: What it uses besides arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
     #: (steps of the declared work), ``"curve"``, ``"batch_sizes"`` (jobs that have some run at the best one: steps and
     #: curves are then those of goodput).
     knows: ClassVar[frozenset[str]] = frozenset()

@@ -104,7 +104,6 @@ class PolicyRule:
         requested = [min(job.requested, top) for job, top in zip(jobs, most, strict=True)]
         left = np.array([self._progress_left(job) if self.adapts else self._updates_left(job) for job in jobs])
         columns: dict[str, Any] = {
-            "names": [job.name for job in jobs],
             "arrival_time": np.array([float(job.submitted) for job in jobs]),
             "attained_service": np.array([float(job.attained) for job in jobs]),
             "remaining": left,
