@@ -242,8 +242,7 @@ class Engine:
     def _decide(self) -> None:
         self.decisions += 1
         active = self.active
-        gather = partial(self._column, active)
-        shown = ActiveJobs(gather, active.size, self.phases.tables, knows=self.policy.knows, who=self.policy.name)
+        shown = ActiveJobs(partial(self._column, active), active.size, self.phases.tables, self.policy)
         granted = self.policy.grants(shown, self.pool.count, self.now)
         where = (granted != shown.nodes).nonzero()[0]
         if where.size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,10 +30,8 @@ COLUMNS = {
 class ActiveJobs:
     """The jobs in the cluster in order of arrival: `COLUMNS` of shape (jobs,), each gathered when a policy looks."""
 
-    def __init__(
-        self, gather: Callable[[str], Any], count: int, tables: SpeedTables, *, knows: Iterable[str], who: str
-    ) -> None:
-        self._gather, self._count, self._knows, self._who = gather, count, knows, who
+    def __init__(self, gather: Callable[[str], Any], count: int, tables: SpeedTables, policy: Policy) -> None:
+        self._gather, self._count, self._policy = gather, count, policy
         self.tables = tables
 
     def __len__(self) -> int:
@@ -43,8 +41,8 @@ class ActiveJobs:
         if column not in COLUMNS:
             raise AttributeError(column)
         needed = COLUMNS[column]
-        if needed and needed not in self._knows:
-            raise ModelError(f"{self._who}: looks at {needed!r} but does not declare it; add it to its `knows`")
+        if needed and needed not in self._policy.knows:
+            raise ModelError(f"{self._policy.name}: looks at {needed!r} but does not declare it; add it to its `knows`")
         value = self.__dict__[column] = self._gather(column)
         return value
 

@@ -113,8 +113,7 @@ class PolicyRule:
             "requested": np.array(requested, dtype=int),
             "row": np.array([one.row(job.epoch) for one, job in zip(seen, jobs, strict=True)], dtype=int),
         }
-        gather = columns.__getitem__
-        return ActiveJobs(gather, len(jobs), self.tables, knows=self.policy.knows, who=self.policy.name)
+        return ActiveJobs(columns.__getitem__, len(jobs), self.tables, self.policy)
 
     @staticmethod
     def _progress_left(job: RunningJob) -> float:
