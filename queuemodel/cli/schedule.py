@@ -23,8 +23,10 @@ PUBLISHED = {"philly": False, "helios": False, "alibaba": False, "gavel": True, 
 _SHOWN = ("mean_response_time", "median_response_time", "p95_response_time", "utilization", "mean_restarts")
 
 
-def cluster_options(restart_seconds: str) -> ask.Decorator:
+def run_options(*, restart_seconds: str, warmup: float) -> ask.Decorator:
+    """Options of both commands: policies, the cluster, and how a run is made and printed."""
     return ask.together(
+        ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP),
         ask.option("--restart-seconds", ask.DURATION_OR_NONE, default=restart_seconds, show_default=True,
                    help="Pause after each change of an allocation, like 30s."),
         ask.option("--start-seconds", ask.DURATION_OR_NONE, "Pause at a job's first start.", default="0",
@@ -34,6 +36,10 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
                    "Between checkpoints: a failed job goes back to its last, or to its start."),
         ask.option("--nodes-per-machine", ask.COUNT, "Nodes per machine."),
         ask.option("--spread-speed", ask.FRACTION, "Relative speed of a job on more machines than it needs, 0 to 1."),
+        ask.option("--warmup", ask.FRACTION, default=warmup, show_default=True,
+                   help="Share of the jobs left out of the means."),
+        ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True),
+        ask.format_option,
     )  # fmt: skip
 
 
@@ -43,11 +49,7 @@ def cluster_options(restart_seconds: str) -> ask.Decorator:
 @ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow.")
 @ask.option("--drop-empty", is_flag=True, help="Leave out jobs of a log without GPUs or duration.")
 @ask.option("--nodes count", ask.COUNT, required=True, help="In the cluster.")
-@ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
-@cluster_options(restart_seconds="0")
-@ask.option("--warmup", ask.FRACTION, default=0.0, show_default=True, help="Share of the jobs left out of the means.")
-@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
-@ask.format_option
+@run_options(restart_seconds="0", warmup=0.0)
 @ask.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
 @ask.option("--plot", ask.FILE, help="Draw nodes over time (one policy) or response times (.png, .svg, .pdf).")
 def schedule_command(output_format: str, records: bool, plot: str | None, **options: Any) -> None:
@@ -117,7 +119,6 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 
 
 @ask.command("schedule-study")
-@ask.option("--policy policies", multiple=True, required=True, help=POLICY_HELP)
 @ask.option("--load loads", ask.LOAD, "Share of the nodes that jobs keep busy; may be repeated.", multiple=True,
             default=(0.5, 0.7, 0.9), show_default=True)  # fmt: skip
 @ask.one_of("--kinds", ["example", "measured"], "Kinds of job.", default="example", show_default=True)
@@ -125,14 +126,11 @@ def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: 
 @ask.option("--jobs", ask.COUNT, default=500, show_default=True, help="Per replication.")
 @ask.option("--replications", ask.COUNT, "Random streams per load.", default=5, show_default=True)
 @ask.one_of("--arrivals", ["poisson", "bursty", "regular"], "Of jobs.", default="poisson", show_default=True)
-@cluster_options(restart_seconds="30s")
-@ask.option("--warmup", ask.FRACTION, default=0.1, show_default=True, help="Share of the jobs left out of the means.")
-@ask.option("--seed", ask.SEED, "Of random numbers.", default=0, show_default=True)
+@run_options(restart_seconds="30s", warmup=0.1)
 @ask.option("--n-jobs", ask.WHOLE, default=1, show_default=True, help="Processes; -1: all cores.")
 @ask.option("--backend", help="joblib's: loky, threading, dask, ray, ...")
 @ask.option("--output", ask.FILE, help="Write every run as JSON.")
 @ask.option("--plot", ask.FILE, help="Draw response time against load (.png, .svg, .pdf).")
-@ask.format_option
 def schedule_study_command(output: str | None, plot: str | None, output_format: str, **options: Any) -> None:
     """Compare policies over load, on random streams of example kinds of job, or of the package's measured ones.
 

@@ -1,19 +1,19 @@
 """How fast a job runs on so many nodes: all that scheduling uses of a performance model.
 
-Where speeds change as a job trains it has a curve for each `Phase`.
+Where speeds change as a job trains it has a curve for each stretch of its work, or for each batch size.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from ..base.checks import require_count, require_number
+from ..base.checks import require_count, require_number, require_share
 from ..base.errors import ModelError
 from ..curves.convergence import NoiseScale
 
@@ -38,12 +38,8 @@ class PowerLawCurve:
     speed: float = 1.0  #: Steps per second on one node.
 
     def __post_init__(self) -> None:
-        require_number(self.exponent, "power-law curve: exponent", unit="")
+        require_share(self.exponent, "power-law curve: exponent (no speedup is superlinear)")
         require_number(self.speed, "power-law curve: speed", unit="steps per second", positive=True)
-        if self.exponent > 1:
-            raise ModelError(
-                f"power-law curve: exponent must be 0 to 1, got {self.exponent!r}; no speedup is superlinear"
-            )
 
     def __call__(self, nodes: float, /) -> float:
         """Steps per second; 0 without nodes."""
@@ -70,11 +66,9 @@ class TableCurve:
         if not pairs:
             raise ModelError("speed table: at least one node count is needed, got none")
         for (before, _), (n, speed) in itertools.pairwise([(0, 0.0), *pairs]):
-            if require_number(n, "speed table: node counts", largest=MOST_NODES) < 1:
-                raise ModelError(f"speed table: node counts must be at least 1, got {n!r}")
+            if require_number(n, "speed table: node counts", largest=MOST_NODES) < 1 or n == before:
+                raise ModelError(f"speed table: node counts must be distinct and at least 1, got {n!r}")
             require_number(speed, f"speed table: speed at {n:g} nodes", unit="steps per second", positive=True)
-            if n == before:
-                raise ModelError(f"speed table: {n:g} nodes are given twice")
         object.__setattr__(self, "points", tuple((float(n), float(speed)) for n, speed in pairs))
 
     def __call__(self, nodes: float, /) -> float:
@@ -109,55 +103,46 @@ def distorted(curve: Curve, *, factor: float, bend: float) -> Curve:
     return TableCurve([(n, wrong(n)) for n, _ in curve.points]) if isinstance(curve, TableCurve) else wrong
 
 
-def as_curve(curve: Any, what: str = "") -> Curve:
+def as_curve(curve: Any, what: str = "curve") -> Curve:
     """A speed curve from a callable, a mapping, or an object with arrays ``workers`` and ``steps_per_second``."""
     workers, speeds = getattr(curve, "workers", None), getattr(curve, "steps_per_second", None)
-    try:
-        if isinstance(workers, np.ndarray) and isinstance(speeds, np.ndarray):
-            return TableCurve(zip(workers.tolist(), speeds.tolist(), strict=True))
-        if isinstance(curve, Mapping):
-            return TableCurve(curve)
-        if callable(curve):
-            return curve
+    if isinstance(workers, np.ndarray) and isinstance(speeds, np.ndarray):
+        curve = dict(zip(workers.tolist(), speeds.tolist(), strict=True))
+    if callable(curve):
+        return curve
+    if not isinstance(curve, Mapping):
         raise ModelError(
-            f"curve: expected a callable steps_per_second(nodes), a mapping of node counts to speeds or a "
+            f"{what}: expected a callable steps_per_second(nodes), a mapping of node counts to speeds or a "
             f"ThroughputCurve, got {type(curve).__name__}"
         )
+    try:
+        return TableCurve(curve)
     except ModelError as error:
-        raise ModelError(f"{what}: {error}" if what else str(error)) from None
+        raise ModelError(f"{what}: {error}") from None
+
+
+def speed_at(curve: Curve, nodes: float, what: str) -> float:
+    """Steps per second on n nodes, which must be a finite number > 0."""
+    try:
+        speed = float(curve(nodes))
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+        raise ModelError(f"{what}: curve failed on {nodes:g} nodes ({type(error).__name__}: {error})") from None
+    if not 0 < speed < math.inf:
+        got = "nothing (undefined there)" if math.isnan(speed) else f"{speed:g}"
+        raise ModelError(
+            f"{what}: curve must be finite and > 0 steps per second on {nodes:g} nodes, got {got}; narrow least_nodes "
+            "and most_nodes to where the curve is known"
+        )
+    return speed
 
 
 def speed_table(curve: Curve, *, least: int, most: int, what: str) -> np.ndarray:
     """Speeds on 0 to ``most`` whole nodes, 0 below ``least``; refuses what is not finite and > 0 from there on."""
-    if isinstance(curve, TableCurve):
-        speeds = curve.table(most)
-    else:
-        speeds = np.array([0.0] * least + [_called(curve, n, what) for n in range(least, most + 1)])
-    speeds[:least] = 0.0
-    bad = np.flatnonzero(~(np.isfinite(speeds[least:]) & (speeds[least:] > 0)))
-    if bad.size:
-        n = least + int(bad[0])
-        got = "nothing (undefined there)" if math.isnan(speeds[n]) else f"{speeds[n]:g}"
-        raise ModelError(
-            f"{what}: curve must be finite and > 0 steps per second on {least} to {most} nodes, got {got} on {n}; "
-            "narrow least_nodes and most_nodes to where the curve is known"
-        )
-    return speeds
-
-
-def speed_at(curve: Curve, nodes: float, what: str) -> float:
-    """Steps per second on so many nodes, which must be a finite number > 0."""
-    speed = _called(curve, nodes, what)
-    if not (math.isfinite(speed) and speed > 0):
-        raise ModelError(f"{what}: curve must be finite and > 0 on {nodes:g} nodes, got {speed!r}")
-    return speed
-
-
-def _called(curve: Curve, nodes: float, what: str) -> float:
-    try:
-        return float(curve(nodes))
-    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise ModelError(f"{what}: curve failed on {nodes:g} nodes ({type(error).__name__}: {error})") from None
+    if not isinstance(curve, TableCurve):
+        return np.array([0.0] * least + [speed_at(curve, n, what) for n in range(least, most + 1)])
+    for n in (least, most):  # a table is defined between its ends
+        speed_at(curve, n, what)
+    return np.where(np.arange(most + 1) < least, 0.0, curve.table(most))
 
 
 class Phase(NamedTuple):
@@ -166,7 +151,7 @@ class Phase(NamedTuple):
     until: float  # steps done at its end, counted from the job's start
     speeds: np.ndarray  # steps per second that run
     seen: np.ndarray  # steps per second that a policy sees
-    batch_size: np.ndarray | None = None  # what is chosen, where the job may choose; 0: it does not run there
+    batch_size: np.ndarray  # the chosen one; 0: it does not run there
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,14 +181,12 @@ class StagedCurve:
         time = sum(length / curve(nodes) for length, curve in self.stretches)
         return float(sum(length for length, _ in self.stretches) / time)
 
-    def phases(self, steps: float, least: int, most: int, what: str, seen: Curve | None) -> list[Phase]:
-        """The phases of a job of n steps on ``least`` to ``most`` nodes; policies see ``seen``, if any."""
+    def stages(self, steps: float) -> list[tuple[float, Curve]]:
+        """The end of each stretch in a job of n steps, and its curve."""
         lengths = np.array([length for length, _ in self.stretches])
         ends = np.cumsum(lengths) / lengths.sum() * steps
         ends[-1] = steps
-        true = [speed_table(curve, least=least, most=most, what=what) for _, curve in self.stretches]
-        shown = true if seen is None else [speed_table(seen, least=least, most=most, what=what)] * len(true)
-        return [Phase(*phase) for phase in zip(ends.tolist(), true, shown, strict=True)]
+        return [(end, curve) for end, (_, curve) in zip(ends.tolist(), self.stretches, strict=True)]
 
 
 def _pairs(values: Any, what: str) -> list[tuple[Any, Any]]:
@@ -259,33 +242,32 @@ class BatchSizes:
 
     def __post_init__(self) -> None:
         for name in ("curves", "predicted"):
-            by_size: Any = getattr(self, name)
-            if by_size is None:
-                continue
-            if not isinstance(by_size, Mapping) or not by_size:
-                raise ModelError(f"batch sizes: {name} must map batch sizes to curves, got {by_size!r}")
-            sizes = sorted(require_count(size, "batch sizes: batch size", most=10**9) for size in by_size)
-            checked = {size: as_curve(by_size[size], f"batch sizes: at {size}") for size in sizes}
-            object.__setattr__(self, name, checked)
-        if self.predicted is not None and set(self.predicted) != set(self.curves):
-            raise ModelError(
-                f"batch sizes: predicted must have the batch sizes of curves, {sorted(self.curves)}, "
-                f"got {sorted(self.predicted)}"
-            )
+            if (by_size := getattr(self, name)) is not None:
+                object.__setattr__(self, name, self._checked(by_size, name))
         pairs = _pairs(self.noise_scales, "batch sizes: noise_scales must be pairs (steps, noise scale)")
         object.__setattr__(self, "noise_scales", tuple(self._stretch(steps, scale) for steps, scale in pairs))
         if self.most_nodes is not None:
             require_count(self.most_nodes, "batch sizes: most_nodes")
 
+    def _checked(self, by_size: Any, name: str) -> dict[int, Curve]:
+        """Curves by batch size, in order."""
+        if not isinstance(by_size, Mapping) or not by_size:
+            raise ModelError(f"batch sizes: {name} must map batch sizes to curves, got {by_size!r}")
+        sizes = sorted(require_count(size, "batch sizes: batch size", most=10**9) for size in by_size)
+        self._require_sizes(sizes, name)
+        return {size: as_curve(by_size[size], f"batch sizes: at {size}") for size in sizes}
+
+    def _require_sizes(self, sizes: Collection[int], name: str) -> None:
+        if set(sizes) != set(self.curves):
+            raise ModelError(
+                f"batch sizes: {name} must have the batch sizes of curves, {sorted(self.curves)}, got {sorted(sizes)}"
+            )
+
     def _stretch(self, steps: Any, scale: Any) -> tuple[float, dict[int, float]]:
         """Steps and noise scale by batch size, checked."""
         each = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(self.curves, scale)
+        self._require_sizes(each, "noise scales")
         scales = {size: own.value if isinstance(own, NoiseScale) else own for size, own in each.items()}
-        if set(scales) != set(self.curves):
-            raise ModelError(
-                f"batch sizes: noise scales must be of the batch sizes of curves, {list(self.curves)}, "
-                f"got {list(scales)}"
-            )
         for value in scales.values():
             if value != math.inf:
                 require_number(value, "batch sizes: noise scale", unit="examples")
@@ -320,7 +302,7 @@ class BatchSizes:
         require_number(done, "batch sizes: done")
         phases = self.phases(nodes, nodes, "batch sizes")
         phase = next((phase for phase in phases if done < phase.until), phases[-1])
-        return int(phase.batch_size[nodes])  # type: ignore[index]
+        return int(phase.batch_size[nodes])
 
     def phases(self, least: int, most: int, what: str) -> list[Phase]:
         """Goodput against nodes in each stretch, at the batch size of largest predicted goodput (first of equals)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,10 +13,10 @@ import numpy as np
 from ..base.checks import LARGEST_NUMBER
 from ..base.errors import ModelError
 from . import state as s
-from .curves import SpeedTables, StagedCurve, speed_at
+from .curves import BatchSizes, SpeedTables, StagedCurve, speed_at
 from .jobs import ClusterJob, Workload
 from .nodes import Nodes, Placement
-from .policies.base import ActiveJobs, Policy
+from .policy import ActiveJobs, Policy
 from .result import Schedule
 
 
@@ -24,22 +25,10 @@ class Phases:
 
     def __init__(self, jobs: Sequence[ClusterJob], policy: Policy, nodes: int) -> None:
         self.tables, self.policy = SpeedTables(nodes), policy
-        known: dict[tuple[int, int, int], list[tuple[float, int, int]]] = {}
-        limits, phases = [], []
-        for job in jobs:
-            sizes = job.batch_sizes if "batch_sizes" in policy.knows else None
-            least, most = job.least_nodes, min(job.most_nodes or nodes, nodes)
-            if policy.divisible:
-                least, most = 1, nodes
-            elif sizes is not None:
-                most = sizes.limit(nodes)
-            key = (id(job) if sizes is None else id(sizes), least, most)
-            if key not in known:
-                known[key] = self._rows(job, least, most)
-            phases.append(known[key])
-            limits.append((least, most))
+        self._of_sizes: dict[tuple[BatchSizes, int], list[tuple[float, int, int]]] = {}
+        limits, phases = zip(*(self._rows(job, nodes) for job in jobs), strict=True)
         self.least, self.most = np.array(limits).T
-        until, true, seen = zip(*(phase for own in phases for phase in own), strict=True)
+        until, true, seen = zip(*itertools.chain.from_iterable(phases), strict=True)
         self.until, self.true_row, self.row = np.array(until, float), np.array(true), np.array(seen)
         counts = np.array([len(own) for own in phases])
         self.job = np.repeat(np.arange(len(jobs)), counts)
@@ -48,18 +37,24 @@ class Phases:
         least = self.least[self.job]
         self.least_speed = self.tables.speeds[self.true_row, least] / least
 
-    def _rows(self, job: ClusterJob, least: int, most: int) -> list[tuple[float, int, int]]:
-        """Per phase: its end (steps), the rows of its true speeds and of those that the policy sees."""
-        what, tables = f"job {job.name!r}", self.tables
+    def _rows(self, job: ClusterJob, nodes: int) -> tuple[tuple[int, int], list[tuple[float, int, int]]]:
+        """Limits of a job; per phase its end (steps), the rows of its true speeds and of those that the policy sees."""
+        what, tables, divisible = f"job {job.name!r}", self.tables, self.policy.divisible
+        if (sizes := job.batch_sizes) is not None and "batch_sizes" in self.policy.knows:
+            limits = job.least_nodes, sizes.limit(nodes)
+            if (key := (sizes, job.least_nodes)) not in self._of_sizes:
+                self._of_sizes[key] = [
+                    (phase.until, tables.add(phase.speeds), tables.add(phase.seen))
+                    for phase in sizes.phases(*limits, what)
+                ]
+            return limits, self._of_sizes[key]
+        limits = (1, nodes) if divisible else (job.least_nodes, min(job.most_nodes or nodes, nodes))
         seen = job.predicted if "curve" in self.policy.knows else None
-        if job.batch_sizes is not None and "batch_sizes" in self.policy.knows:
-            phases = job.batch_sizes.phases(least, most, what)
-        elif isinstance(job.curve, StagedCurve) and not self.policy.divisible:
-            phases = job.curve.phases(job.steps, least, most, what, seen)
-        else:
-            true, shown = (tables.acquire(curve, least, most, what) for curve in (job.curve, seen or job.curve))
-            return [(job.steps, true, shown)]
-        return [(phase.until, tables.add(phase.speeds), tables.add(phase.seen)) for phase in phases]
+        staged = job.curve.stages(job.steps) if isinstance(job.curve, StagedCurve) and not divisible else None
+        return limits, [
+            (end, tables.acquire(curve, *limits, what), tables.acquire(seen or curve, *limits, what))
+            for end, curve in staged or [(job.steps, job.curve)]
+        ]
 
     def seconds(self, steps: np.ndarray, speeds: np.ndarray) -> np.ndarray:
         """Seconds of each job's first ``steps`` when its phases run at these ``speeds``."""
@@ -127,7 +122,7 @@ class Engine:
         self.jobs = jobs = workload.jobs
         self.policy, self.pool = policy, pool
         for job in jobs:
-            job.require_room(pool.count, where=f"job {job.name!r}")
+            job.require_room(pool.count)
         self.arrival_time = np.array([job.arrival_time for job in jobs], dtype=float)
         self.phases = phases = Phases(jobs, policy, pool.count)
         self.least, self.most = phases.least, phases.most
@@ -247,8 +242,7 @@ class Engine:
     def _decide(self) -> None:
         self.decisions += 1
         active = self.active
-        gather = partial(self._column, active)
-        shown = ActiveJobs(gather, active.size, self.phases.tables, knows=self.policy.knows, who=self.policy.name)
+        shown = ActiveJobs(partial(self._column, active), active.size, self.phases.tables, self.policy)
         granted = self.policy.grants(shown, self.pool.count, self.now)
         where = (granted != shown.nodes).nonzero()[0]
         if where.size:
@@ -265,14 +259,12 @@ class Engine:
     def _column(self, active: np.ndarray, name: str) -> Any:
         """A column of `ActiveJobs`."""
         state = self.state
-        if name == "names":
-            return [self.jobs[j].name for j in active]
         if name == "row":
             return self.phases.row[self.phase[active]]
         if name == "attained_service":
             return state[s.ATTAINED, active] + state[s.NODES, active] * (self.now - state[s.SINCE, active])
-        if name in ("remaining", "true_remaining"):
-            return s.left(state, self.phases.steps if name == "remaining" else state[s.TRUE], active, self.now)
+        if name == "remaining":
+            return s.left(state, self.phases.steps, active, self.now)
         return getattr(self, name)[active]
 
     def _check(self, granted: np.ndarray, changed: np.ndarray, jobs: np.ndarray) -> None:

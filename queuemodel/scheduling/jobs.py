@@ -20,7 +20,7 @@ from ..base.checks import (
     require_seed,
     require_share,
 )
-from ..base.errors import ModelError, QueueModelError
+from ..base.errors import ModelError
 from ..models.predict import fit, predict
 from ..profile.examples import example_profile, example_throughputs
 from ..queueing.network import Network
@@ -62,11 +62,9 @@ class ClusterJob:
         most = self.most_nodes or math.inf
         if most < self.least_nodes:
             raise ModelError(f"{what}: least_nodes ({self.least_nodes}) must not exceed most_nodes ({self.most_nodes})")
-        if self.requested_nodes is not None and not self.least_nodes <= self.requested_nodes <= most:
-            raise ModelError(
-                f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested_nodes}"
-            )
-        if self.batch_sizes is not None and not isinstance(self.batch_sizes, BatchSizes):
+        if not self.least_nodes <= self.requested <= most:
+            raise ModelError(f"{what}: requested_nodes must be within least_nodes and most_nodes, got {self.requested}")
+        if not isinstance(self.batch_sizes, BatchSizes | None):
             raise ModelError(f"{what}: batch_sizes must be a BatchSizes, got {self.batch_sizes!r}")
         object.__setattr__(self, "curve", as_curve(self.curve, what))
         if self.predicted is not None:
@@ -94,13 +92,13 @@ class ClusterJob:
         """``requested_nodes``, by default ``least_nodes``."""
         return self.least_nodes if self.requested_nodes is None else self.requested_nodes
 
-    def require_room(self, nodes: int, *, where: str, error: type[QueueModelError] = ModelError) -> None:
-        """Raise an ``error`` when a cluster of n nodes has fewer than the job needs or requests."""
+    def require_room(self, nodes: int) -> None:
+        """Refuse a cluster of n nodes, fewer than the job needs or requests (raises `ModelError`)."""
         for name, wanted in (("least_nodes", self.least_nodes), ("requested_nodes", self.requested)):
             if wanted > nodes:
-                raise error(
-                    f"{where}: {name} must be at most the cluster's {nodes} nodes, got {wanted}; lower it or take a "
-                    "larger cluster"
+                raise ModelError(
+                    f"job {self.name!r}: {name} must be at most the cluster's {nodes} nodes, got {wanted}; lower it or "
+                    "take a larger cluster"
                 )
 
 
@@ -192,7 +190,7 @@ class JobKind:
         require_number(self.variation, f"{what}: variation", largest=1000)
         require_number(self.weight, f"{what}: weight", positive=True)
         require_count(self.requested_nodes, f"{what}: requested_nodes")
-        object.__setattr__(self, "curve", as_curve(self.curve))
+        object.__setattr__(self, "curve", as_curve(self.curve, what))
         if self.most_nodes is None and isinstance(self.curve, TableCurve):
             object.__setattr__(self, "most_nodes", self.curve.most)
         speed_at(self.curve, self.requested_nodes, what)
@@ -293,8 +291,7 @@ def example_kinds(*, most: int = 64) -> tuple[JobKind, ...]:
     kinds = []
     for name, compute, steps, requested, weight in mix:
         network = Network((Station("server", service_time=0.02),), think_time=compute)
-        speeds = solve(network, population=most).throughputs.tolist()
-        curve = TableCurve(enumerate(speeds, start=1))
+        curve = TableCurve(enumerate(solve(network, population=most).throughputs.tolist(), start=1))
         nodes = min(requested, most)
         kinds.append(JobKind(name, curve=curve, steps=steps, variation=1.5, requested_nodes=nodes, weight=weight))
     return tuple(kinds)

@@ -12,7 +12,7 @@ from ..base.drawing import BOUND, COLORS, OTHERS, finish_axes, new_axes, require
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
 from .nodes import Nodes
-from .policies.base import Policy
+from .policy import Policy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,11 +14,11 @@ from ..base.checks import require_choice, require_count, require_known, require_
 from ..base.drawing import band, finish_axes, label_ends, new_axes, require_style, styles
 from ..base.errors import ModelError
 from ..base.parallel import run_tasks
-from ..base.results import Result
+from ..base.results import Result, finite
 from .engine import Engine
 from .jobs import ClusterJob, Stream, Workload
 from .nodes import Nodes
-from .policies.base import Policy
+from .policy import Policy
 from .result import FIGURE_SIZE, FIGURES, POLICY_COLORS, Schedule
 
 if TYPE_CHECKING:
@@ -74,14 +74,23 @@ class Study(Result):
 
     def table(self, *figures: str, confidence: float = 0.95) -> list[dict[str, Any]]:
         """Mean and half-width of the interval (Student's t over replications) of each figure, per combination."""
-        chosen = figures or SHOWN
-        for figure in chosen:
+        from scipy.special import stdtrit
+
+        level = (1 + require_share(confidence, "study: confidence", open_ended=True)) / 2
+        for figure in figures:
             require_choice(figure, "study: figure", FIGURES)
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for run in self.runs:
+            groups.setdefault(tuple(run[name] for name in self.varied), []).append(run)
         rows = []
-        for key, members in self._groups(self.runs):
-            row = key | {"replications": len(members)}
-            for figure in chosen:
-                row[figure], row[f"{figure}_half_width"] = _interval([run[figure] for run in members], confidence)
+        for key, members in groups.items():
+            n = len(members)
+            row = dict(zip(self.varied, key, strict=True)) | {"replications": n}
+            for figure in figures or SHOWN:
+                values = [run[figure] for run in members]
+                error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+                row[figure] = float(np.mean(values))
+                row[f"{figure}_half_width"] = float(stdtrit(n - 1, level)) * error if n > 1 else math.nan
             rows.append(row)
         return rows
 
@@ -92,25 +101,15 @@ class Study(Result):
         """
         require_choice(figure, "study: figure", FIGURES)
         others = [*(name for name in self.varied if name != "policy"), "replication"]
-
-        def case(run: dict[str, Any]) -> tuple[Any, ...]:
-            return tuple(run[name] for name in others)
-
-        base = {case(run): run[figure] for run in self.runs if run.get("policy") == to}
+        cases = [tuple(run[name] for name in others) for run in self.runs]
+        base = {case: run[figure] for case, run in zip(cases, self.runs, strict=True) if run.get("policy") == to}
         if not base:
             raise ModelError(f"study: no runs of a policy named {to!r}")
-        rows = []
-        for key, members in self._groups(run for run in self.runs if case(run) in base):
-            mean, half = _interval([run[figure] / base[case(run)] for run in members], confidence)
-            rows.append(key | {"ratio": mean, "half_width": half})
-        return rows
-
-    def _groups(self, runs: Iterable[dict[str, Any]]) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
-        """The runs of each combination of what was varied."""
-        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for run in runs:
-            groups.setdefault(tuple(run[name] for name in self.varied), []).append(run)
-        return ((dict(zip(self.varied, key, strict=True)), members) for key, members in groups.items())
+        paired = [(run, base[case]) for case, run in zip(cases, self.runs, strict=True) if case in base]
+        ratios = Study(tuple(run | {figure: run[figure] / value} for run, value in paired), self.varied)
+        names = {name: name for name in self.varied} | {"ratio": figure, "half_width": f"{figure}_half_width"}
+        table = ratios.table(figure, confidence=confidence)
+        return [{name: row[column] for name, column in names.items()} for row in table]
 
     def to_rows(self) -> list[dict[str, Any]]:
         return [dict(run) for run in self.runs]
@@ -121,23 +120,13 @@ class Study(Result):
     def caption(self) -> str:
         """How many runs, whether they are all, and where they are too few for intervals."""
         text = f"Study of {len(self.runs)} runs{'' if self.complete else ' (interrupted)'}"
-        single = any(len(members) == 1 for _, members in self._groups(self.runs))
+        single = any(row["replications"] == 1 for row in self.table())
         return f"{text}; one replication gives no interval: run several" if single else text
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the table (intervals of one replication are None) and the runs."""
-        table = [{name: None if value != value else value for name, value in row.items()} for row in self.table()]
+        table = [{name: finite(value) for name, value in row.items()} for row in self.table()]
         return {"complete": self.complete, "table": table, "runs": self.to_rows()}
-
-
-def _interval(values: list[float], confidence: float) -> tuple[float, float]:
-    """Mean and half-width by Student's t; the width of one value is not known (NaN)."""
-    from scipy.special import stdtrit
-
-    level = (1 + require_share(confidence, "study: confidence", open_ended=True)) / 2
-    n = len(values)
-    spread = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    return float(np.mean(values)), float(stdtrit(n - 1, level)) * spread if n > 1 else math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,3 @@ def public_data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("workloads")
     shutil.unpack_archive(ARCHIVE, folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def pollux(public_data: Path) -> Path:
-    """The Pollux artifact's folder."""
-    return public_data / "pollux"

@@ -1,4 +1,4 @@
-"""What holds for every policy, and what each one is about."""
+"""Policies: who gets which nodes, against plain versions of them and by hand; their names."""
 
 import dataclasses
 
@@ -7,23 +7,51 @@ import pytest
 
 from queuemodel import ModelError
 from queuemodel import scheduling as qs
+from tests.oracles.plain_policies import plain
 
 
-def waiting(name, curve=float, remaining=1.0, arrival_time=0.0, **limits):
-    return qs.ClusterJob(name, arrival_time=arrival_time, steps=remaining, curve=curve, **limits)
+def drawn(seed, count, nodes):
+    """Jobs present at once of which no two numbers are alike, on curves with dents, within limits."""
+    rng, jobs = np.random.default_rng(seed), []
+    for k in range(count):
+        least = int(rng.integers(1, 4))
+        most = int(rng.integers(least, nodes + 3))
+        curve = {n: float(n ** rng.uniform(0.3, 0.9) * rng.uniform(0.7, 1.3)) for n in range(least, nodes + 1)}
+        limits = {"least_nodes": least, "most_nodes": most, "steps": float(rng.exponential(30)) + 1}
+        asked = int(rng.integers(least, min(most, nodes) + 1))
+        jobs.append(qs.ClusterJob(f"{k}", arrival_time=0.0, curve=curve, requested_nodes=asked, **limits))
+    return jobs
 
 
-def test_floors_that_are_just_met():
-    job = waiting("a", curve=qs.PowerLawCurve(0.5), remaining=5.0)
-    least = waiting("a", curve={2: 3.0, 4: 5.0, 8: 6.5}, least_nodes=2, most_nodes=8)
-    for policy, one, nodes in (
-        (qs.GreedyGain(floor=0.5), job, 4),  # n ** -0.5 >= 0.5
-        (qs.ModelBased("shortest", "efficient", 0.25), job, 16),
-        (qs.ModelBased("shortest", "marginal", 0.25), least, 8),  # 1.5 / 4 over 3 / 2
-    ):
-        assert qs.schedule([one], policy, nodes=100, history=True).history[0, 2] == nodes
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        qs.FIFO().fixed = 2
+POLICIES = [
+    qs.FIFO(), qs.FIFO(3), qs.ShortestJobFirst(), qs.Backfill(), qs.LeastAttainedService(), qs.EqualShare(), qs.SRPT(),
+    qs.HeSRPT(), qs.HeSRPT(0.3), *(qs.ModelBased(order, grant, t) for order in ("arrival", "shortest", "gain")
+                                   for grant, t in (("useful", 0.5), ("efficient", 0.7), ("marginal", 0.3))),
+    qs.GreedyGain(), qs.GreedyGain(0.7, power=0.3), qs.RankPriced(), qs.RankPriced(0.8, floor=0.6),
+    qs.RankPriced(1 - 1e-9), qs.Optimus(),
+    qs.FitnessMaximization(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_who_gets_which_nodes(policy):
+    for seed in range(12):
+        for count, nodes in ((1, 9), (4, 14), (9, 14), (5, 40)):
+            jobs = drawn(seed, count, nodes)
+            changes = qs.schedule(jobs, policy, nodes=nodes, history=True).history
+            found = {int(job): granted for time, job, granted in changes if time == 0}
+            assert [found.get(job, 0) for job in range(count)] == plain(policy, jobs, nodes), (seed, count)
+
+
+@pytest.mark.parametrize(("policy", "curve", "nodes"), [
+    (qs.GreedyGain(floor=0.5), qs.PowerLawCurve(0.5), 4),  # n ** -0.5 >= 0.5
+    (qs.ModelBased("shortest", "efficient", 0.25), qs.PowerLawCurve(0.5), 16),
+    (qs.ModelBased("shortest", "marginal", 0.25), {2: 3.0, 4: 5.0, 8: 6.5}, 8),  # 1.5 / 4 over 3 / 2
+])  # fmt: skip
+def test_floors_that_are_just_met(policy, curve, nodes):
+    limits = {"least_nodes": 2, "most_nodes": 8} if isinstance(curve, dict) else {}
+    job = qs.ClusterJob("a", arrival_time=0, steps=5.0, curve=curve, **limits)
+    assert qs.schedule([job], policy, nodes=100, history=True).history[0, 2] == nodes
 
 
 def job(name, time, nodes, seconds):
@@ -32,41 +60,31 @@ def job(name, time, nodes, seconds):
     )
 
 
-def test_backfilling_never_delays_the_first():
-    jobs = [job("running", 0, 3, 10), job("first", 1, 4, 5), job("short", 2, 1, 4), job("long", 3, 1, 50)]
-    fifo, easy = qs.schedule(jobs, qs.FIFO(), nodes=4), qs.schedule(jobs, qs.Backfill(), nodes=4)
-    assert easy.start.tolist() == [0, 10, 2, 15]
-    assert fifo.start.tolist() == [0, 10, 15, 15]
-    spare = [job("running", 0, 3, 10), job("first", 1, 3, 5), job("long", 3, 1, 50)]  # beside the first there is room
-    assert qs.schedule(spare, qs.Backfill(), nodes=4).start.tolist() == [0, 10, 3]
+FIRST = [job("running", 0, 3, 10), job("first", 1, 4, 5), job("short", 2, 1, 4), job("long", 3, 1, 50)]
+#: Policy, jobs, nodes and the jobs' starts.
+STARTS = [
+    (qs.FIFO(), FIRST, 4, [0, 10, 15, 15]),
+    (qs.Backfill(), FIRST, 4, [0, 10, 2, 15]),
+    # Beside the first there is room.
+    (qs.Backfill(), [job("running", 0, 3, 10), job("first", 1, 3, 5), job("long", 3, 1, 50)], 4, [0, 10, 3]),
     # Who ends in time takes nothing from what is to spare beside the first, decided at once.
-    two = [job("running", 0, 4, 10), job("first", 1, 5, 5), job("short", 2, 1, 4), job("long", 2, 1, 50)]
-    assert qs.schedule(two, qs.Backfill(), nodes=6).start.tolist() == [0, 10, 2, 2]
-    sjf = qs.schedule([job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], qs.ShortestJobFirst(), nodes=4)
-    assert sjf.start.tolist() == [0, 13, 10]
-
-
-def test_finish_time_fairness():
-    """Of 4 nodes both have 2 for 10 s, then the long job all for 10 s: it met 1.5 jobs, so its share is 2 2/3 nodes."""
-    curve = {1: 1.0, 2: 1.7, 3: 2.2, 4: 2.5}
-    both = [qs.ClusterJob(name, arrival_time=5.0, steps=steps, curve=curve) for name, steps in (("a", 42), ("b", 17))]
-    found = qs.schedule(both, qs.EqualShare(), nodes=4)
-    assert found.end == pytest.approx([25, 15])
-    assert found.shared_time == pytest.approx([42 / (1.7 + 2 / 3 * 0.5), 10.0])
-    assert found.fairness == pytest.approx([20 * (1.7 + 1 / 3) / 42, 1.0])
-    assert qs.schedule(both[:1], qs.EqualShare(), nodes=4).fairness == pytest.approx([1.0])  # all nodes are its share
-
-
-def test_attained_service_demotes_exactly():
-    """The old job has 3 of 4 nodes: 60 node-seconds after 20 s; the new one then takes 2 for 20 s."""
-    schedule = qs.schedule([job("old", 0, 3, 100), job("new", 1, 2, 20)], qs.LeastAttainedService((60.0,)), nodes=4)
-    assert schedule.end == pytest.approx([120, 40])
-    assert schedule.restarts.tolist() == [1, 0]
+    (qs.Backfill(), [job("running", 0, 4, 10), job("first", 1, 5, 5), job("short", 2, 1, 4), job("long", 2, 1, 50)], 6,
+     [0, 10, 2, 2]),
+    (qs.ShortestJobFirst(), [job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], 4, [0, 13, 10]),
+    # The old job has 3 of 4 nodes, 60 node-seconds after 20 s; the new one then takes 2 for 20 s.
+    (qs.LeastAttainedService((60.0,)), [job("old", 0, 3, 100), job("new", 1, 2, 20)], 4, [0, 20]),
     # Two thresholds: a falls at 10 and 30 node-seconds, each time behind b, which falls at the same.
-    both = qs.schedule([job("a", 0, 2, 20), job("b", 1, 2, 20)], qs.LeastAttainedService((10.0, 30.0)), nodes=2)
-    assert both.start == pytest.approx([0, 5])
-    assert both.end == pytest.approx([35, 40])
-    assert both.restarts.tolist() == [2, 2]
+    (qs.LeastAttainedService((10.0, 30.0)), [job("a", 0, 2, 20), job("b", 1, 2, 20)], 2, [0, 5]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "jobs", "nodes", "starts"), STARTS)
+def test_starts_by_hand(policy, jobs, nodes, starts):
+    found = qs.schedule(jobs, policy, nodes=nodes)
+    assert found.start == pytest.approx(starts)
+    if isinstance(policy, qs.LeastAttainedService):
+        ends, restarts = ([35, 40], [2, 2]) if nodes == 2 else ([120, 40], [1, 0])
+        assert (found.end.tolist(), found.restarts.tolist()) == (pytest.approx(ends), restarts)
 
 
 @pytest.mark.parametrize("wait", [10.0, np.inf])
@@ -95,8 +113,7 @@ def test_policy_names_round_trip(short):
     moved |= {"thresholds": (5.0, 1e6), "order": "gain", "grant": "marginal"}
     knobs = {field.name: moved[field.name] for field in dataclasses.fields(kind)}
     policy = kind(**knobs)
-    written = policy.name.partition("(")[2].rstrip(")")
-    assert qs.policy_named(f"{short}:{written}") == policy
+    assert qs.policy_named(f"{short}:{policy.name.partition('(')[2].rstrip(')')}") == policy
     assert qs.policy_named(short) == kind()
     assert kind().name == kind.__name__
     for knob in knobs:
@@ -104,9 +121,8 @@ def test_policy_names_round_trip(short):
 
 
 def test_policies_by_name():
-    assert qs.policy_named("model:order=gain, grant=marginal,threshold=0.3") == qs.ModelBased("gain", "marginal", 0.3)
     assert qs.policy_named("las:thresholds=3600").thresholds == (3600.0,)
-    assert qs.policy_named("hesrpt:exponent=none,divisible=true") == qs.HeSRPT(divisible=True)
+    assert qs.policy_named("hesrpt:exponent=none, divisible=true") == qs.HeSRPT(divisible=True)
     for text, message in [
         ("lottery", "must be one of fifo"), ("greedy:flor=1", "takes floor=..., power=..., got 'flor=1'"),
         ("greedy:floor=0.1,floor=0.2", "floor is given twice"), ("rank-priced:exponent=1", "exponent must be below 1"),

@@ -182,8 +182,8 @@ def read_pollux(path: str | os.PathLike[str], traces: str | os.PathLike[str]) ->
     for job in read_submissions(path, traces):
         with located(job.row.where, DataError):
             steps, curve = measured(job.application, job.batch_size)
-        about: dict[str, Any] = {"arrival_time": job.time, "steps": steps, "kind": job.application.name}
-        arrivals.append(arrival(job.row, "{name}", curve=curve, requested=job.requested, **about))
+        kind = job.application.name
+        arrivals.append(arrival(job.row, "{name}", job.time, steps, kind=kind, curve=curve, requested=job.requested))
     return assemble(arrivals, path)
 
 

@@ -104,19 +104,16 @@ class PolicyRule:
         requested = [min(job.requested, top) for job, top in zip(jobs, most, strict=True)]
         left = np.array([self._progress_left(job) if self.adapts else self._updates_left(job) for job in jobs])
         columns: dict[str, Any] = {
-            "names": [job.name for job in jobs],
             "arrival_time": np.array([float(job.submitted) for job in jobs]),
             "attained_service": np.array([float(job.attained) for job in jobs]),
             "remaining": left,
-            "true_remaining": left,
             "nodes": np.array([float(len(job.machines)) for job in jobs]),
             "least": np.ones(len(jobs), dtype=int),
             "most": np.array(most, dtype=int),
             "requested": np.array(requested, dtype=int),
             "row": np.array([one.row(job.epoch) for one, job in zip(seen, jobs, strict=True)], dtype=int),
         }
-        gather = columns.__getitem__
-        return ActiveJobs(gather, len(jobs), self.tables, knows=self.policy.knows, who=self.policy.name)
+        return ActiveJobs(columns.__getitem__, len(jobs), self.tables, self.policy)
 
     @staticmethod
     def _progress_left(job: RunningJob) -> float:

@@ -25,6 +25,8 @@ LATEST = 1e10
 
 #: A row, and what `ClusterJob` takes; its arrival time as the file counts it, from any origin.
 Arrival: TypeAlias = tuple[Row, dict[str, Any]]
+#: Steps per second against GPUs, of each model by batch size (0: any).
+Measured: TypeAlias = dict[str, dict[int, TableCurve]]
 
 
 class Layout(NamedTuple):
@@ -42,11 +44,10 @@ class Layout(NamedTuple):
         headers = [header.split() for header in self.headers]
         header = headers[0] if headers else None
         if len(headers) > 1:  # the one with as many columns as the first row
-            fields = read_bytes(path).split(b"\n", 1)[0].count(self.delimiter.encode()) + 1
-            header = next((header for header in headers if len(header) == fields), header)
-        required = header or self.columns.split()
+            delimiters = read_bytes(path).partition(b"\n")[0].count(self.delimiter.encode())
+            header = next((other for other in headers if len(other) == delimiters + 1), header)
         form: dict[str, Any] = {"header": header, "delimiter": self.delimiter, "others": header is None}
-        return read_rows(path, required=required, what="jobs", **form)
+        return read_rows(path, required=header or self.columns.split(), what="jobs", **form)
 
 
 #: Logs: what jobs took on the GPUs that they had.
@@ -79,10 +80,10 @@ def located(where: object, kind: type[QueueModelError] = ModelError) -> Iterator
         raise DataError(f"{where}: {error}") from None
 
 
-def arrival(row: Row, name: str, *, curve: Curve, requested: int, **about: Any) -> Arrival:
+def arrival(row: Row, name: str, time: float, steps: float, *, kind: str, curve: Curve, requested: int) -> Arrival:
     """A job of a row, within the limits of a measured curve; its name by the row's cells."""
     cells = {column: text.strip() for column, text in row.values.items()} | {"line": str(row.line)}
-    job = {"name": name.format_map(cells), "curve": curve} | about
+    job = {"name": name.format_map(cells), "arrival_time": time, "steps": steps, "kind": kind, "curve": curve}
     if isinstance(curve, TableCurve):
         job |= {"least_nodes": curve.least, "most_nodes": curve.most}
         requested = min(max(requested, curve.least), curve.most)
@@ -92,13 +93,10 @@ def arrival(row: Row, name: str, *, curve: Curve, requested: int, **about: Any) 
 def assemble(arrivals: Iterable[Arrival], path: str | os.PathLike[str]) -> Workload:
     """The jobs in order of time (logs are not always), from the first one's arrival on."""
     found = sorted(arrivals, key=lambda one: one[1]["arrival_time"])
-    if not found:
-        raise DataError(f"{path}: no jobs")
-    first = found[0][1]["arrival_time"]
     jobs = []
     for row, job in found:
         with located(row.where):
-            jobs.append(ClusterJob(**job | {"arrival_time": job["arrival_time"] - first}))
+            jobs.append(ClusterJob(**job | {"arrival_time": job["arrival_time"] - found[0][1]["arrival_time"]}))
     with located(path):
         return Workload(jobs, os.path.basename(path))
 
@@ -115,7 +113,7 @@ def read_jobs(
     form = JOB_LOGS[require_choice(layout, "log of jobs: format", JOB_LOGS)]
     submitted, work, had, *instances = form.columns.split()
     arrivals: list[Arrival] = []
-    zones: dict[bool, Row] = {}
+    zones: dict[bool, int] = {}
     for row in form.rows(path):
         if not instances:
             time, seconds, gpus = _seconds(row, submitted, zones), row.number(work), row.count(had, least=0)
@@ -125,9 +123,9 @@ def read_jobs(
         else:
             continue
         if seconds > 0 and gpus:
-            about: dict[str, Any] = {"arrival_time": time, "steps": seconds, "kind": f"{gpus} GPUs"}
             curve = PowerLawCurve(exponent, speed=gpus**-exponent)
-            arrivals.append(arrival(row, form.name, curve=curve, requested=gpus, **about))
+            kind = f"{gpus} GPUs"
+            arrivals.append(arrival(row, form.name, time, seconds, kind=kind, curve=curve, requested=gpus))
         elif seconds < 0 or not drop_empty:
             do = "correct it" if seconds < 0 else "--drop-empty (drop_empty=True) leaves such jobs out"
             raise DataError(
@@ -136,19 +134,17 @@ def read_jobs(
     return assemble(arrivals, path)
 
 
-def _seconds(row: Row, column: str, zones: dict[bool, Row]) -> float:
-    """Unix time of a date; ``zones``: the first rows with and without a time zone, of which there may be one kind."""
+def _seconds(row: Row, column: str, zones: dict[bool, int]) -> float:
+    """Unix time of a date; ``zones``: first lines without and with a time zone, of which there may be one kind."""
     text = row.text(column)
     try:
         time = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise DataError(f"{row.where}: {column} must be like 2017-10-09 07:01:55, got {text!r}") from None
-    zones.setdefault(time.tzinfo is None, row)
-    for other in (zones[kind] for kind in zones if kind != (time.tzinfo is None)):
-        raise DataError(
-            f"{row.where}: {column} {text!r} and {other.text(column)!r} of line {other.line}: one has a time zone and "
-            "the other none; give all of them one, or none"
-        )
+    zones.setdefault(time.tzinfo is None, row.line)
+    if len(zones) > 1:
+        lines = " and ".join(map(str, zones.values()))
+        raise DataError(f"{row.file}: {column} has a time zone in one of lines {lines} only; give all one, or none")
     return time.replace(tzinfo=time.tzinfo or datetime.UTC).timestamp()
 
 
@@ -170,17 +166,17 @@ def read_job_trace(
     """
     form, gavel = JOB_TRACES[require_choice(layout, "trace of jobs: format", JOB_TRACES)], layout == "gavel"
     submitted, work, had, modelled, *_ = form.columns.split()
-    measured = _gpu_speeds(speeds, gpu) if gavel else {}
+    measured: Measured = _gpu_speeds(speeds, gpu) if gavel else {}
     arrivals = []
     for row in form.rows(path):
-        model, gpus = row.text(modelled), row.count(had)
-        key: tuple[str, int] = (model, 0 if gavel else row.count("batch_size"))
-        if not gavel and (model, 0) not in measured:
-            measured |= _model_speeds(row, Path(speeds), model)
-        if key not in measured:
-            where = f"on {gpu}" if gavel else f"with a batch of {key[1]}"
+        model, gpus, batch_size = row.text(modelled), row.count(had), 0 if gavel else row.count("batch_size")
+        if not gavel and model not in measured:
+            measured[model] = _model_speeds(row, Path(speeds), model)
+        curve = measured.get(model, {}).get(batch_size)
+        if curve is None:
+            where = f"on {gpu}" if gavel else f"with a batch of {batch_size}"
             raise DataError(f"{row.where}: {speeds} has no speeds of {model!r} {where}")
-        points = measured[key]
+        points = dict(curve.points)
         if gavel and gpus not in points:
             if drop_unmeasured:
                 continue
@@ -188,48 +184,41 @@ def read_job_trace(
                 f"{row.where}: {speeds} has no speed of {model!r} on {gpus} {gpu}; pass drop_unmeasured=True to leave "
                 "such jobs out"
             )
-        curve = TableCurve({gpus: points[gpus]} if gavel and not elastic else points)
+        curve = TableCurve({gpus: points[gpus]}) if gavel and not elastic else curve
         time, steps = row.number(submitted, largest=LATEST), row.number(work, positive=True)
-        about: dict[str, Any] = {"arrival_time": time, "steps": steps, "kind": model}
-        arrivals.append(arrival(row, form.name, curve=curve, requested=gpus, **about))
+        arrivals.append(arrival(row, form.name, time, steps, kind=model, curve=curve, requested=gpus))
     return assemble(arrivals, path)
 
-
-#: Steps per second by number of GPUs, of each model and batch size (0: any).
-Measured: TypeAlias = dict[tuple[str, int], dict[float, float]]
 
 _KEY = re.compile(r"\('(?P<model>.*)', (?P<gpus>\d{1,6})\)")
 
 
 def _gpu_speeds(path: str | os.PathLike[str], gpu: str) -> Measured:
     """Speeds of a type of GPU, from Gavel's JSON."""
-    found: Measured = {}
+    found: dict[str, dict[int, float]] = {}
     try:
         for key, speeds in json.loads(read_bytes(path))[gpu].items():
             match = _KEY.fullmatch(key)
             if match and speeds.get("null", 0) > 0:
-                found.setdefault((match["model"], 0), {})[int(match["gpus"])] = float(speeds["null"])
+                found.setdefault(match["model"], {})[int(match["gpus"])] = float(speeds["null"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(
             f'{path}: expected JSON {{gpu type: {{"(\'model\', gpus)": {{"null": steps/s}}}}}} with {gpu!r}, got '
             f"{type(error).__name__}: {str(error)[:80]}"
         ) from None
     with located(path):
-        for points in found.values():
-            TableCurve(points)
-    return found
+        return {model: {0: TableCurve(points)} for model, points in found.items()}
 
 
-def _model_speeds(job: Row, folder: Path, model: str) -> Measured:
-    """Speeds of a model, from ElasticFlow's folder."""
-    if not model.isprintable() or "/" in model:
+def _model_speeds(job: Row, folder: Path, model: str) -> dict[int, TableCurve]:
+    """Speeds of a model by batch size, from ElasticFlow's folder."""
+    if "/" in model:
         raise DataError(f"{job.where}: model_name must be the name of a file in {folder}, got {model!r}")
-    found: Measured = {(model, 0): {}}
+    found = {}
     for row in read_rows(folder / f"{model}.csv", required=("global_batch_size",), others=True):
         cells = {column: text.strip().lower() for column, text in row.values.items() if column.isdecimal()}
         known = [column for column, text in cells.items() if text not in ("", "nan", "0", "0.0")]
         if points := {float(column): row.number(column, positive=True) for column in known}:
             with located(row.where):
-                TableCurve(points)
-            found[model, row.count("global_batch_size")] = points
+                found[row.count("global_batch_size")] = TableCurve(points)
     return found

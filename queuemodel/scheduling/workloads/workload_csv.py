@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ...base.checks import MOST_EXAMPLES
-from ...base.errors import DataError, ModelError, QueueModelError
+from ...base.errors import DataError, QueueModelError
 from ...base.files import Row, read_rows
 from ...curves.curve import ThroughputCurve
 from ..curves import BatchSizes, Curve, PowerLawCurve, TableCurve, as_curve, statistical_efficiency
@@ -27,38 +27,24 @@ OPTIONAL = ("steps", "least_nodes", "most_nodes", "requested_nodes", "kind", "en
 def read_workload(
     path: str | os.PathLike[str], *, nodes: int | None = None, predicted: Predicted | None = None
 ) -> Workload:
-    """Read a workload; with ``nodes``, for a cluster of n nodes: a job that needs more is refused with its row.
+    """Read a workload (docs/reference/workload-csv has the columns).
 
-    Columns ``name``, ``arrival_time`` (seconds, not falling), ``speeds`` and either ``steps`` or ``epochs``,
-    ``dataset_size`` and ``batch_size``; optional ``least_nodes``, ``most_nodes``, ``requested_nodes``, ``kind`` and
-    ``end_probability`` (that the job ends early, uniformly over its work). ``speeds`` is a table ``1:2.0 2:3.7 4:6.1``
-    (nodes to steps per second, linear in between), ``power EXPONENT SPEED`` (``SPEED * nodes ** EXPONENT``), or
-    ``profile FILE NAME=VALUE ...``, what ``predicted`` (`queuemodel.models.curve_of`) makes of a profile beside the
-    workload. Without ``most_nodes`` a table's largest node count is the most. A job that may choose its batch size has
-    such ``speeds`` for each, ``128=1:2.0 2:3.7; 256=1:1.2 2:2.3``, with ``noise_scales`` and its user's ``batch_size``.
+    With ``nodes``, for a cluster of n nodes: a job that needs more is refused with its row. ``predicted``
+    (`queuemodel.models.curve_of`) makes a curve of speeds like ``profile FILE NAME=VALUE ...``.
 
     Raises
     ------
     DataError
         One line with file, row, column and what is wrong.
     """
-    jobs: list[ClusterJob] = []
-    rows: dict[str, int] = {}
+    jobs = []
     for row in read_rows(path, required=REQUIRED, optional=(*OPTIONAL, *PASSES), what="jobs"):
         with located(row.where):
-            job = _job(row, Path(path).parent, nodes, predicted)
-        if nodes is not None:
-            job.require_room(nodes, where=row.where, error=DataError)
-        if job.name in rows:
-            raise DataError(f"{row.where}: the name {job.name!r} is already that of line {rows[job.name]}; rename one")
-        if jobs and job.arrival_time < jobs[-1].arrival_time:
-            raise DataError(
-                f"{row.where}: arrival_time must not fall, got {job.arrival_time:g} after {jobs[-1].arrival_time:g}; "
-                "sort the rows by arrival_time"
-            )
-        rows[job.name] = row.line
-        jobs.append(job)
-    return Workload(jobs, os.path.basename(str(path)))
+            jobs.append(_job(row, Path(path).parent, nodes, predicted))
+            if nodes is not None:
+                jobs[-1].require_room(nodes)
+    with located(path):
+        return Workload(jobs, os.path.basename(str(path)))
 
 
 def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None) -> ClusterJob:
@@ -78,8 +64,7 @@ def _job(row: Row, folder: Path, nodes: int | None, predicted: Predicted | None)
     if isinstance(curve, TableCurve):
         if most is None or sizes:  # others of its batch sizes may reach further
             most = min(most or curve.most, curve.most)
-        if not row.given("least_nodes"):
-            least = curve.least
+        least = row.count("least_nodes", curve.least)
         if least < curve.least or most > curve.most:
             raise DataError(
                 f"{row.where}: speeds are given for {curve.least} to {curve.most} nodes, but the job may run on "
@@ -124,34 +109,31 @@ def _predicted(row: Row, words: list[str], folder: Path, most: int | None, predi
 
 def _speeds(row: Row, text: str) -> PowerLawCurve | TableCurve:
     """A table ``1:2.0 2:3.7`` or ``power EXPONENT SPEED``."""
+    first, *others = text.split() or [""]
     try:
-        if text.split()[:1] == ["power"]:
-            _, exponent, speed = text.split()
-            return PowerLawCurve(float(exponent), speed=float(speed))
-        pairs = [part.split(":") for part in text.split()]
-        return TableCurve([(int(nodes), float(speed)) for nodes, speed in pairs])
-    except ModelError as error:
-        raise DataError(f"{row.where}: speeds: {error}") from None
+        if first == "power":
+            exponent, speed = map(float, others)
+        else:
+            pairs = [(int(nodes), float(speed)) for nodes, speed in (part.split(":") for part in (first, *others))]
     except ValueError:
         raise DataError(
             f"{row.where}: speeds must be a table such as '1:2.0 2:3.7', 'power EXPONENT SPEED' or 'profile FILE', or "
             f"tables by batch size such as '128=1:2.0 2:3.7; 256=1:1.2 2:2.3', got {text[:60]!r}"
         ) from None
+    return PowerLawCurve(exponent, speed=speed) if first == "power" else TableCurve(pairs)
 
 
 def _batch_sizes(row: Row, text: str) -> BatchSizes:
     """The batch sizes of a row; noise scales: ``STEPS:SCALE`` per stretch, in steps at the smallest batch, or one."""
     curves: dict[int, PowerLawCurve | TableCurve] = {}
     for part in text.split(";"):
-        size, _, curve = part.partition("=")
-        if not size.strip().isdecimal():
+        size, _, speeds = part.partition("=")
+        if not size.strip().isdecimal() or int(size) in curves:
             raise DataError(
-                f"{row.where}: speeds by batch size must be such as '128=1:2.0 2:3.7; 256=1:1.2 2:2.3', "
-                f"got {part[:60]!r}"
+                f"{row.where}: speeds by batch size must be such as '128=1:2.0 2:3.7; 256=1:1.2 2:2.3', each size "
+                f"once, got {part[:60]!r}"
             )
-        if int(size) in curves:
-            raise DataError(f"{row.where}: speeds: batch size {int(size)} stands twice; leave one")
-        curves[int(size)] = _speeds(row, curve)
+        curves[int(size)] = _speeds(row, speeds)
     user, first = row.count("batch_size", most=10**9), min(curves)
     if user not in curves:
         raise DataError(f"{row.where}: batch_size must be one of {sorted(curves)}, whose speeds are given, got {user}")

@@ -5,24 +5,24 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...base.errors import ModelError
-from ..curves import SpeedTables
+from ..base.checks import require_share
+from ..base.errors import ModelError
+from .curves import SpeedTables
 
 #: Columns, and what a policy must declare in its ``knows`` to look at them (nothing for what everybody knows).
 COLUMNS = {
-    "names": "",
     "arrival_time": "",  # seconds
     "least": "",  # nodes
     "most": "",  # nodes, at most those of the cluster
     "requested": "",  # nodes that the users request
     "nodes": "",  # held now
     "attained_service": "attained_service",  # node-seconds held so far
-    "remaining": "remaining",  # steps left: of the declared work, or the true ones for a policy that knows the end
+    "remaining": "remaining",  # steps left of the declared work
     "row": "curve",  # of each job's curve in ``tables``, as the policy believes it
 }
 
@@ -30,10 +30,8 @@ COLUMNS = {
 class ActiveJobs:
     """The jobs in the cluster in order of arrival: `COLUMNS` of shape (jobs,), each gathered when a policy looks."""
 
-    def __init__(
-        self, gather: Callable[[str], Any], count: int, tables: SpeedTables, *, knows: Iterable[str], who: str
-    ) -> None:
-        self._gather, self._count, self._knows, self._who = gather, count, knows, who
+    def __init__(self, gather: Callable[[str], Any], count: int, tables: SpeedTables, policy: Policy) -> None:
+        self._gather, self._count, self._policy = gather, count, policy
         self.tables = tables
 
     def __len__(self) -> int:
@@ -43,10 +41,9 @@ class ActiveJobs:
         if column not in COLUMNS:
             raise AttributeError(column)
         needed = COLUMNS[column]
-        if needed and needed not in self._knows:
-            raise ModelError(f"{self._who}: looks at {needed!r} but does not declare it; add it to its `knows`")
-        name = "true_remaining" if column == "remaining" and "end" in self._knows else column
-        value = self.__dict__[column] = self._gather(name)
+        if needed and needed not in self._policy.knows:
+            raise ModelError(f"{self._policy.name}: looks at {needed!r} but does not declare it; add it to its `knows`")
+        value = self.__dict__[column] = self._gather(column)
         return value
 
     def per_curve(self, function: Callable[..., Any], *args: Any) -> np.ndarray:
@@ -64,9 +61,9 @@ class Policy(abc.ABC):
     A new policy is a frozen dataclass with `grants`, called at every arrival, end and failure, and at `review` times.
     """
 
-    #: What it uses besides names, arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
-    #: (steps of the declared work), ``"curve"``, ``"end"`` (whether the job ends early), ``"batch_sizes"`` (jobs that
-    #: have some run at the best one: steps and curves are then those of goodput).
+    #: What it uses besides arrival times, limits and present nodes: ``"attained_service"``, ``"remaining"``
+    #: (steps of the declared work), ``"curve"``, ``"batch_sizes"`` (jobs that have some run at the best one: steps and
+    #: curves are then those of goodput).
     knows: ClassVar[frozenset[str]] = frozenset()
     #: Whether it grants fractions of a node (for comparison with theory); limits of the jobs are then ignored.
     divisible: bool = False
@@ -112,3 +109,8 @@ def in_turn(order: np.ndarray, least: np.ndarray, wanted: np.ndarray, nodes: int
             if not nodes:
                 break
     return granted
+
+
+def require_exponent(value: float, policy: str) -> None:
+    if require_share(value, f"{policy}: exponent") == 1:
+        raise ModelError(f"{policy}: exponent must be below 1, got 1; SRPT is for linear speedup")

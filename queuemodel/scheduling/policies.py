@@ -1,19 +1,21 @@
-"""Policies that need no curve, or little of it: requested nodes, attained service, equal and theoretical shares."""
+"""Policies that need no curve, or little of it, and the names of all policies on the command line."""
 
 from __future__ import annotations
 
 import bisect
 import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ...base.checks import require_choice, require_count, require_number, require_share
-from ...base.errors import ModelError
-from .base import ActiveJobs, Policy, SizeAware, in_turn
-from .model_based import ModelBased
+from ..base.checks import nearest, require_choice, require_count, require_number
+from ..base.errors import ModelError
+from .model_based import SRPT, FitnessMaximization, Goodput, GreedyGain, ModelBased, Optimus, RankPriced
+from .policy import ActiveJobs, Policy, SizeAware, in_turn, require_exponent
 
 
 @dataclass(frozen=True)
@@ -32,52 +34,6 @@ class FIFO(Policy):
 
 
 @dataclass(frozen=True)
-class ShortestJobFirst(SizeAware):
-    """Shortest service time on the requested nodes first, never preempted; a job that does not fit is passed over."""
-
-    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        wanted = np.where(jobs.nodes > 0, jobs.nodes, jobs.requested).astype(int)
-        service = np.where(jobs.nodes > 0, -1.0, jobs.remaining / jobs.speed(wanted))
-        return in_turn(np.argsort(service, kind="stable"), wanted, wanted, nodes)
-
-
-@dataclass(frozen=True)
-class Backfill(SizeAware):
-    """First come, first served; later jobs may start in between when they do not delay the first that waits.
-
-    EASY backfilling (Lifka, 1995) with predicted service times instead of the users' estimates.
-    """
-
-    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        runs = jobs.nodes > 0
-        granted = np.where(runs, jobs.nodes, 0).astype(int)
-        wanted = jobs.requested
-        left = nodes - int(granted.sum())
-        waiting = np.flatnonzero(~runs).tolist()
-        while waiting and wanted[waiting[0]] <= left:
-            head = waiting.pop(0)
-            granted[head] = wanted[head]
-            left -= int(wanted[head])
-        if not waiting or left == 0:
-            return granted
-        service = jobs.remaining / jobs.speed(np.where(granted > 0, granted, wanted))
-        # When the first that waits can start at the latest, from now, and the nodes to spare then.
-        running = np.flatnonzero(granted)
-        running = running[np.argsort(service[running], kind="stable")]
-        free = left + np.cumsum(granted[running])
-        first = int(np.searchsorted(free, wanted[waiting[0]]))
-        shadow, spare = service[running[first]] * (1 + 1e-12), free[first] - wanted[waiting[0]]
-        for job in waiting[1:]:
-            need = wanted[job]
-            in_time = service[job] <= shadow
-            if need <= left and (in_time or need <= spare):
-                granted[job] = need
-                left -= need
-                spare -= 0 if in_time else need
-        return granted
-
-
-@dataclass(frozen=True)
 class LeastAttainedService(Policy):
     """Tiresias' discretized two-dimensional LAS (Gu et al., NSDI 2019): queues by node-seconds received.
 
@@ -93,7 +49,7 @@ class LeastAttainedService(Policy):
         values: Any = self.thresholds
         several = values if isinstance(values, (tuple, list)) else (values,)
         what = "LeastAttainedService: thresholds"
-        rising = tuple(require_number(one, what, unit="node-seconds", positive=True, largest=1e15) for one in several)
+        rising = tuple(require_number(x, what, unit="node-seconds", positive=True, largest=1e15) for x in several)
         if any(before >= after for before, after in itertools.pairwise(rising)):
             raise ModelError(f"{what} must rise, got {values!r}")
         object.__setattr__(self, "thresholds", rising)
@@ -140,11 +96,46 @@ class EqualShare(Policy):
 
 
 @dataclass(frozen=True)
-class SRPT(SizeAware):
-    """Shortest remaining time first (Schrage, 1968), each with every useful node; optimal for one node per job."""
+class ShortestJobFirst(SizeAware):
+    """Shortest service time on the requested nodes first, never preempted; a job that does not fit is passed over."""
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
-        return ModelBased("shortest", "useful").grants(jobs, nodes, now)
+        wanted = np.where(jobs.nodes > 0, jobs.nodes, jobs.requested).astype(int)
+        service = np.where(jobs.nodes > 0, -1.0, jobs.remaining / jobs.speed(wanted))
+        return in_turn(np.argsort(service, kind="stable"), wanted, wanted, nodes)
+
+
+@dataclass(frozen=True)
+class Backfill(SizeAware):
+    """First come, first served; later jobs may start in between when they do not delay the first that waits.
+
+    EASY backfilling (Lifka, 1995) with predicted service times instead of the users' estimates.
+    """
+
+    def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
+        granted, wanted = jobs.nodes.astype(int), jobs.requested
+        left = nodes - int(granted.sum())
+        waiting = np.flatnonzero(granted == 0).tolist()
+        while waiting and wanted[waiting[0]] <= left:
+            head = waiting.pop(0)
+            granted[head] = wanted[head]
+            left -= int(wanted[head])
+        if not waiting or left == 0:
+            return granted
+        service = jobs.remaining / jobs.speed(np.where(granted > 0, granted, wanted))
+        # When the first that waits can start at the latest, from now, and the nodes to spare then.
+        running = np.flatnonzero(granted)
+        running = running[np.argsort(service[running], kind="stable")]
+        free = left + np.cumsum(granted[running])
+        first = int(np.searchsorted(free, wanted[waiting[0]]))
+        shadow, spare = service[running[first]] * (1 + 1e-12), free[first] - wanted[waiting[0]]
+        for job in waiting[1:]:
+            need, in_time = wanted[job], service[job] <= shadow
+            if need <= left and (in_time or need <= spare):
+                granted[job] = need
+                left -= need
+                spare -= 0 if in_time else need
+        return granted
 
 
 def fitted_exponent(speeds: np.ndarray) -> float:
@@ -168,8 +159,8 @@ class HeSRPT(SizeAware):
     divisible: bool = False  #: Grant fractions of a node (exact heSRPT).
 
     def __post_init__(self) -> None:
-        if self.exponent is not None and require_share(self.exponent, "heSRPT: exponent") == 1:
-            raise ModelError("heSRPT: exponent must be below 1, got 1; use SRPT for linear speedup")
+        if self.exponent is not None:
+            require_exponent(self.exponent, "heSRPT")
         require_choice(self.divisible, "heSRPT: divisible", (False, True))
 
     def grants(self, jobs: ActiveJobs, nodes: int, now: float) -> np.ndarray:
@@ -189,3 +180,46 @@ class HeSRPT(SizeAware):
         room = np.where(granted > 0, best - granted, 0)[smallest_first]
         granted[smallest_first] += np.diff(np.minimum(room.cumsum(), nodes - granted.sum()), prepend=0)
         return granted
+
+
+#: Short names of the policies; each takes its own knobs.
+POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType({
+    "fifo": FIFO, "sjf": ShortestJobFirst, "backfill": Backfill, "las": LeastAttainedService,
+    "tiresias": LeastAttainedService, "equi": EqualShare, "srpt": SRPT, "hesrpt": HeSRPT, "model": ModelBased,
+    "greedy": GreedyGain, "rank-priced": RankPriced, "goodput": Goodput, "optimus": Optimus,
+    "fitness": FitnessMaximization,
+})  # fmt: skip
+
+
+def policy_named(text: str) -> Policy:
+    """A policy from ``name`` or ``name:knob=value,knob=value``.
+
+    Examples
+    --------
+    >>> policy_named("greedy:floor=0.7")
+    GreedyGain(floor=0.7, power=1.0)
+    """
+    name, _, rest = text.partition(":")
+    make = POLICIES[require_choice(name.strip(), "policy:", POLICIES)]
+    knobs = {field.name for field in fields(make)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        knob, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or knob not in knobs:
+            allowed = ", ".join(f"{k}=..." for k in sorted(knobs)) or "no knobs"
+            raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}{nearest(knob, knobs)}")
+        if knob in values:
+            raise ModelError(f"policy {name!r}: {knob} is given twice")
+        values[knob] = _value(value)
+    return make(**values)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if "+" in text:
+        return tuple(_value(part) for part in text.split("+"))
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
