@@ -63,7 +63,7 @@ def test_a_margin_costs_nodes():
 
 
 @pytest.mark.parametrize(("comparisons", "options", "words"), [
-    ([], {}, "needs comparisons in seconds, got none"),
+    ([], {}, "needs comparisons in seconds, to one target, got none"),
     ([compared(2, {"a": [1.0]}, relative=True)], {}, "one worker alone"),
     ([compared(2, {"a": [np.nan]})], {}, "no time to a loss is known"),
     ([compared(2, {"a": [1.0]}, target=0.1), compared(4, {"a": [1.0]}, target=0.2)], {}, "to one target"),
