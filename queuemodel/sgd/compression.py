@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -96,14 +97,17 @@ class RandomK(Compressor):
 class QSGD(Compressor):
     """Random rounding of ``|v_i| / |v|`` to multiples of 1/levels, with signs (Alistarh et al., NeurIPS 2017)."""
 
-    levels: int = 4
+    levels: Any = 4  #: an integer, or those of each run, shape (S, 1, ..., 1)
     unbiased = True
 
     def compress(self, v: np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-        return quantize(v, self.levels, rngs)
+        u = np.stack([rng.random(v.shape[1:]) for rng in rngs])
+        norm = np.linalg.norm(v, axis=-1, keepdims=True)
+        scaled = np.abs(v) * np.divide(self.levels, norm, out=np.zeros_like(norm), where=norm > 0)
+        return (np.sign(v) * np.floor(scaled + u) * (norm / self.levels)).astype(v.dtype)
 
-    def bits(self, dimension: int) -> float:
-        return float(qsgd_bits(dimension, self.levels))
+    def bits(self, dimension: int) -> Any:
+        return dimension * np.ceil(np.log2(np.add(self.levels, 1))) + dimension + WORD  # level and sign of each; norm
 
     def variance(self, dimension: int) -> float:
         return min(dimension / self.levels**2, math.sqrt(dimension) / self.levels)
@@ -131,19 +135,6 @@ def only(v: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     sent = np.zeros_like(v)
     np.put_along_axis(sent, chosen, np.take_along_axis(v, chosen, axis=-1), axis=-1)
     return sent
-
-
-def quantize(v: np.ndarray, levels: int | np.ndarray, rngs: list[np.random.Generator]) -> np.ndarray:
-    """Random rounding of ``v`` to its norm over so many levels."""
-    u = np.stack([rng.random(v.shape[1:]) for rng in rngs])
-    norm = np.linalg.norm(v, axis=-1, keepdims=True)
-    scaled = np.abs(v) * np.divide(levels, norm, out=np.zeros_like(norm), where=norm > 0)
-    return (np.sign(v) * np.floor(scaled + u) * (norm / levels)).astype(v.dtype)
-
-
-def qsgd_bits(dimension: int, levels: float | np.ndarray) -> np.ndarray:
-    """Bits of one message of so many levels: a level and a sign for each coordinate, and the norm."""
-    return dimension * np.ceil(np.log2(np.add(levels, 1))) + dimension + WORD
 
 
 def kept(share: float, dimension: int) -> int:

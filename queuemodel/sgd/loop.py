@@ -33,14 +33,11 @@ class Descent(Result):
 
     def steps_to(self, loss: float) -> np.ndarray:
         """Steps until each run was first observed with at most this loss, shape (S,); inf where it never was."""
-        return self._to(loss, np.broadcast_to(self.steps, self.losses.shape))
+        return np.where(self.losses <= loss, self.steps, np.inf).min(axis=1)  # neither steps nor seconds ever fall
 
     def time_to(self, loss: float) -> np.ndarray:
         """Seconds until each run was first observed with at most this loss, shape (S,); inf where it never was."""
-        return self._to(loss, self.times)
-
-    def _to(self, loss: float, what: np.ndarray) -> np.ndarray:
-        return np.where(self.losses <= loss, what, np.inf).min(axis=1)  # neither steps nor seconds ever fall
+        return np.where(self.losses <= loss, self.times, np.inf).min(axis=1)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each look at the loss: means over the runs, and their least and largest loss."""

@@ -25,13 +25,14 @@ def require_positive(values: Sequence[float], what: str, *, least: int = 0) -> N
 
 #: Checks of the fields of problems, compressors, strategies, clocks and trainings, by name.
 FIELD_CHECKS: dict[str, Callable[[Any, str], object]] = {
-    **dict.fromkeys(("batch_size", "hidden", "levels", "blocks", "local_steps", "initial_steps"), require_count),
+    **dict.fromkeys(("batch_size", "hidden", "blocks", "local_steps", "initial_steps"), require_count),
     **dict.fromkeys(("initial_levels", "k"), require_count),
     **dict.fromkeys(("steps", "seeds"), partial(require_count, least=2)),
     **dict.fromkeys(("regularization", "trigger", "threshold", "relative", "cv"), require_number),
     **dict.fromkeys(("momentum", "pull", "straggler_probability"), require_share),
     **dict.fromkeys(("share", "mixing"), partial(require_number, positive=True, largest=1.0)),
     **dict.fromkeys(("step", "compression"), partial(require_number, unit="seconds")),
+    "levels": lambda levels, what: isinstance(levels, np.ndarray) or require_count(levels, what),
     "slowness": require_positive,
     "learning_rates": partial(require_positive, least=1),
     "seed": require_seed,
@@ -78,10 +79,9 @@ class Problem(Checked, ABC):
             if not len(share) or share.min() < 0 or share.max() >= len(y):
                 raise ModelError(f"{name}: the share of worker {i} must name examples 0 to {len(y) - 1}")
 
-    @property
     @abstractmethod
-    def dimension(self) -> int:
-        """Number of parameters, d."""
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        """Where training starts, shape (d,)."""
 
     @abstractmethod
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -91,9 +91,10 @@ class Problem(Checked, ABC):
     def example_loss(self, x: np.ndarray) -> np.ndarray:
         """Mean loss over all examples, regularization apart; shape (..., d) to (...)."""
 
-    def start(self, rng: np.random.Generator) -> np.ndarray:
-        """Where training starts, shape (d,)."""
-        return np.zeros(self.dimension, self.features.dtype)
+    @cached_property
+    def dimension(self) -> int:
+        """Number of parameters, d."""
+        return self.start(np.random.default_rng(0)).size
 
     def loss(self, x: np.ndarray) -> np.ndarray:
         """The loss of parameters of shape (..., d)."""
@@ -132,10 +133,7 @@ class Problem(Checked, ABC):
 
     @cached_property
     def _padded(self) -> np.ndarray:
-        table = np.zeros((len(self.shares), self.sizes.max()), np.intp)
-        for row, share in zip(table, self.shares, strict=True):
-            row[: len(share)] = share
-        return table
+        return np.stack([np.resize(share, self.sizes.max()) for share in self.shares])
 
     @cached_property
     def optimum(self) -> np.ndarray:
@@ -159,9 +157,8 @@ class Problem(Checked, ABC):
 class LeastSquares(Problem):
     """Half of the mean squared error of a linear prediction; the minimum is exact."""
 
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[1]
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros(self.features.shape[1], self.features.dtype)
 
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
         misses = (features @ x[..., None])[..., 0] - targets
@@ -211,9 +208,8 @@ def softmax_miss(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
 class LogisticRegression(Classifier):
     """Scores linear in the features, parameters class by class; strongly convex with ``regularization > 0``."""
 
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[1] * self.classes
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros(self.features.shape[1] * self.classes, self.features.dtype)
 
     def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
         weights = x.reshape(*x.shape[:-1], self.classes, features.shape[-1])
@@ -231,17 +227,11 @@ class Perceptron(Classifier):
 
     hidden: int = 16
 
-    @property
-    def dimension(self) -> int:
-        return (self.features.shape[1] + 1) * self.hidden + (self.hidden + 1) * self.classes
-
     def start(self, rng: np.random.Generator) -> np.ndarray:
         """Weights drawn with the variance of Glorot and Bengio (2010), biases 0."""
-        p = self.features.shape[1]
-        first = rng.normal(0, np.sqrt(2 / (p + self.hidden)), (self.hidden, p))
-        second = rng.normal(0, np.sqrt(2 / (self.hidden + self.classes)), (self.classes, self.hidden))
-        parts = first.ravel(), np.zeros(self.hidden), second.ravel(), np.zeros(self.classes)
-        return np.concatenate(parts).astype(self.features.dtype)
+        layers = (self.features.shape[1], self.hidden), (self.hidden, self.classes)
+        parts = [(rng.normal(0, np.sqrt(2 / (p + h)), h * p), np.zeros(h)) for p, h in layers]
+        return np.concatenate([*parts[0], *parts[1]]).astype(self.features.dtype)
 
     def _forward(self, x: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Activations of the hidden layer, (..., B, h), weights of the second, (..., c, h), and scores."""
@@ -290,12 +280,9 @@ class FixedPoint(Problem):
         if self.initial is not None and self.initial.shape != self.features.shape[1:] * 2:
             raise ModelError(f"FixedPoint: initial must have shape (p, p), p = {self.features.shape[1]}")
 
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[1] ** 2
-
     def start(self, rng: np.random.Generator) -> np.ndarray:
-        return super().start(rng) if self.initial is None else self.initial.ravel().astype(self.features.dtype)
+        initial = np.zeros(self.features.shape[1] ** 2) if self.initial is None else self.initial.ravel()
+        return initial.astype(self.features.dtype)
 
     def fixed_points(self, x: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """r and G, both (..., B, p), and I - G W, (..., B, p, p), by Newton's method; the identity takes a step."""

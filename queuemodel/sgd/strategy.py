@@ -12,7 +12,7 @@ from scipy.linalg import get_blas_funcs
 from ..base.checks import require_choice
 from ..base.errors import ModelError
 from ..profile.synchronization import SYNCHRONIZATIONS
-from .compression import WORD, BlockSign, Compressor, Identity, TopK, qsgd_bits, quantize
+from .compression import QSGD, WORD, BlockSign, Compressor, Identity, TopK
 from .problems import FIELD_CHECKS, Checked, Problem, regular_solve
 
 EVERYONE = np.ones((1, 1), bool)  # waits for all
@@ -234,13 +234,13 @@ class AdaQuantFL(Strategy):
     def meet(self, state: State, moment: Moment) -> Sent:
         anchor, loss = state["anchor"], moment.problem.loss
         if moment.number + 1 == self.local_steps:  # the first time
-            state |= {"first_loss": loss(anchor[:, 0]), "levels": np.full(len(anchor), self.initial_levels)}
-        levels = state["levels"]
-        anchor -= quantize(state["moved"], levels[:, None, None], moment.rngs).mean(axis=1, keepdims=True)
+            state |= {"first_loss": loss(anchor[:, 0]), "levels": np.full((len(anchor), 1, 1), self.initial_levels)}
+        coder = QSGD(state["levels"])
+        anchor -= coder.compress(state["moved"], moment.rngs).mean(axis=1, keepdims=True)
         share = state["first_loss"] / np.maximum(loss(anchor[:, 0]), np.finfo(float).tiny)
         wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_levels)
-        state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)
-        return whole(anchor)._replace(up=qsgd_bits(anchor.shape[-1], levels))
+        state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)[:, None, None]
+        return whole(anchor)._replace(up=coder.bits(anchor.shape[-1])[:, 0, 0])
 
 
 def mixing_matrix(graph: str, workers: int) -> np.ndarray:

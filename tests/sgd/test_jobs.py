@@ -31,10 +31,8 @@ def test_lone_job_takes_compared_time(compared, strategy):
 def way(workers, *seconds):
     """A comparison of one run, whose loss is 1 at first, then a half, then none."""
     times, nothing = np.array([[0.0, *seconds]]), np.zeros((1, 3))
-    losses = np.array([[1.0, 0.5, 0.0]])
-    run = Descent(
-        "a", (0,), workers, np.array([0, 50, 100]), times, losses, nothing, nothing, nothing[:, :1], nothing[0]
-    )
+    losses, steps = np.array([[1.0, 0.5, 0.0]]), np.array([0, 50, 100])
+    run = Descent("a", (0,), workers, steps, times, losses, nothing, nothing, nothing[:, :1], nothing[0])
     one = Compared("a", 1.0, 1.0, np.array([100.0]), times[:, -1], 0.0, descent=run)
     return Comparison((one,), workers, workers)
 

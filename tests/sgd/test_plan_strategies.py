@@ -1,7 +1,6 @@
 """Which strategy and number of workers, against brute force over everything that was compared."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 from queuemodel import ModelError
 from queuemodel.sgd import Compared, Comparison, plan_strategies
-from tests.oracles.refusals import refused
 
 
 def compared(workers, seconds, spread=0.0, **rest):
@@ -54,14 +52,6 @@ def test_probabilities_name_their_goal():
     assert "probability of arrival" in plan_strategies(curve)._shown_rows()[0]
 
 
-def test_a_margin_costs_nodes():
-    curve = [compared(n, {"sync": [100 / n]}, spread=0.2) for n in (1, 2, 3, 4)]
-    even, safe = (plan_strategies(curve, deadline=51, chance=chance).choices[1] for chance in (0.5, 0.95))
-    assert (even.workers, safe.workers) == (2, 3)
-    assert even.probability < 0.6 < 0.95 <= safe.probability
-    assert even.seconds_low < 50 < even.seconds_high
-
-
 @pytest.mark.parametrize(("comparisons", "options", "words"), [
     ([], {}, "needs comparisons in seconds, to one target, got none"),
     ([compared(2, {"a": [1.0]}, relative=True)], {}, "one worker alone"),
@@ -72,12 +62,3 @@ def test_a_margin_costs_nodes():
 def test_senseless_questions_are_refused(comparisons, options, words):
     with pytest.raises(ModelError, match=words):
         plan_strategies(comparisons, **options)
-
-
-def test_the_command_plans_over_workers(run, examples):
-    (examples / "run.csv").write_text("batch_size,examples\n32,20000\n")
-    asked = ["compare", "ddp-alexnet-40.json", "--workers", "1,4", "--strategy", "sync", "--convergence", "run.csv"]
-    goals = ["--deadline", "270s", "--price", "2", "--chance", "0.6"]
-    told = json.loads(run(*asked, *goals, "--format", "json")[1])
-    assert [one["workers"] for one in told["plan"]["choices"]] == [4, 4, 1, 4]
-    refused(run(*asked, "--chance", "0.6"), "--chance requires --deadline")

@@ -1,4 +1,4 @@
-"""Every strategy against a plain loop over workers, each with one example of its own, so that nothing is drawn."""
+"""Every strategy against a plain loop over workers, each with one example of its own: only quantization is drawn."""
 
 import math
 
@@ -157,7 +157,7 @@ TOGETHER = {
 @pytest.mark.parametrize("name", TOGETHER)
 def test_workers_that_meet(name):
     strategy, step = TOGETHER[name]
-    done = qd.descend(PROBLEM, strategy, workers=N, steps=range(STEPS + 1), learning_rate=rate, seeds=[3],
+    done = qd.descend(PROBLEM, strategy, workers=N, steps=range(STEPS + 1), learning_rate=rate, seeds=[8, 3],
                       clock=CLOCK)  # fmt: skip
     s, at, arrival, rng = State(), np.zeros(N), 0.0, np.random.default_rng([3, 0])
     rows, anchored = [(0.0, 0.0, 0.0, loss(s.x[0]))], name in ("top", "sign", "quantized")
@@ -176,11 +176,11 @@ def test_workers_that_meet(name):
             at = np.broadcast_to(at, N)
         model = s.anchor if anchored else s.x.mean(axis=0)
         rows.append((at.max(), rows[-1][1] + up, rows[-1][2] + down, loss(model)))
-    found = np.stack([done.times[0], done.up_bits[0], done.down_bits[0], done.losses[0]], axis=1)
+    found = np.stack([done.times[1], done.up_bits[1], done.down_bits[1], done.losses[1]], axis=1)
     np.testing.assert_allclose(found, rows, rtol=1e-9)
-    np.testing.assert_allclose(done.model[0], model, rtol=1e-9)
+    np.testing.assert_allclose(done.model[1], model, rtol=1e-9)
     assert done.steps.tolist() == list(range(STEPS + 1))
-    assert (done.strategy, done.seeds, done.workers, done.staleness.tolist()) == (strategy, (3,), N, [0])
+    assert (done.strategy, done.seeds, done.workers, done.staleness.tolist()) == (strategy, (8, 3), N, [0, 0])
     if s.spoken:  # sometimes some, and sometimes others
         assert len({*s.spoken}) > 2
 

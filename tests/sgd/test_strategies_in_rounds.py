@@ -68,7 +68,8 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("asked", OPTIONS, ids=str)
-def test_special_cases_agree_under_options(asked):
+def test_special_cases_and_messages(asked):
+    """Of four ranks: top-k gathers, block sign and local SGD reduce, overlapped averaging hides what fits."""
     made = alike(bandwidth=BANDWIDTH / 0.95)
     ways = [qd.SynchronousSGD(), qd.LocalSGD(1), Silent(), Meeting()]
     sync, every, alone, meeting = seconds(made, *ways, **asked)
@@ -76,12 +77,6 @@ def test_special_cases_agree_under_options(asked):
     assert [meeting, every] == pytest.approx([alone, sync])
     assert sync == pytest.approx(4 / qm.predict(made, workers=[4], **asked).at(4))
     assert sync > 1.05 * alone  # the control
-
-
-@pytest.mark.parametrize("asked", OPTIONS, ids=str)
-def test_messages_after_the_computation(asked):
-    """Of four ranks: top-k gathers, block sign and local SGD reduce, overlapped averaging hides what fits."""
-    made = alike(bandwidth=BANDWIDTH / 0.95)
     question = {name: value for name, value in asked.items() if name != "gradient_precision"}
     model = qm.predict(made, workers=[4], **question).model
     bandwidth, latency, buffer = model.link_at(4)
@@ -93,7 +88,7 @@ def test_messages_after_the_computation(asked):
 
     sign, top = qd.BlockSign(1), qd.TopK(0.4)
     ways = [*map(qd.DoubleCompression, (sign, top)), qd.LocalSGD(4), qd.OverlapLocalSGD(1), qd.OverlapLocalSGD(3)]
-    alone, summed, gathered, local, *ahead = seconds(made, Silent(), *ways, **question)
+    summed, gathered, local, *ahead = seconds(made, *ways, **question)
     size, named = (way.bits(SIZE // 4) / 8 for way in (sign, top))
     assert summed - alone == pytest.approx(taken(size), rel=0.01)
     assert gathered - alone == pytest.approx(taken(4 * named) / 2, rel=0.01)

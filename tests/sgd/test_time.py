@@ -1,6 +1,4 @@
-"""Simulated time and staleness against order statistics and queueing laws, rates of convergence as slopes."""
-
-from dataclasses import replace
+"""Simulated time against order statistics and queueing laws."""
 
 import numpy as np
 import pytest
@@ -17,10 +15,6 @@ def seconds(strategy, *, workers=8, steps=2500, clock=EXPONENTIAL, seeds=2):
     return done.times[:, -1].mean() / steps, done
 
 
-def harmonic(n):
-    return sum(1 / i for i in range(1, n + 1))
-
-
 def slowest(law, n):
     """Mean of the largest of n: the integral of 1 - F^n."""
     x = np.linspace(0, law.isf(1e-12), 200_001)
@@ -28,8 +22,8 @@ def slowest(law, n):
 
 
 @pytest.mark.parametrize(("strategy", "expected"), [
-    (qd.ServerSGD("k-sync", 4), (harmonic(8) - harmonic(4)) / 4),  # (H_8 - H_4) / mu for each four gradients
-    (qd.ServerSGD("k-sync", 8), harmonic(8) / 8), (qd.ServerSGD("k-batch-sync", 4), 1 / 8),
+    (qd.ServerSGD("k-sync", 4), sum(1 / i for i in (5, 6, 7, 8)) / 4),  # (H_8 - H_4) / mu for each four gradients
+    (qd.ServerSGD("k-sync", 8), sum(1 / i for i in range(1, 9)) / 8), (qd.ServerSGD("k-batch-sync", 4), 1 / 8),
     (qd.ServerSGD("k-batch-async", 4), 1 / 8), (qd.ServerSGD(), 1 / 8),
 ])  # fmt: skip
 def test_runtimes_of_dutta_and_others(strategy, expected):
@@ -76,19 +70,3 @@ def test_exact_gradient_takes_its_batches():
             each = stats.gamma(batches / clock.cv**2, scale=2.0 * clock.cv**2) if clock.cv else None
             expected = slowest(each, 3) if each else 2.0 * batches
             assert run.times[:, -1].mean() / 2 == pytest.approx(expected, rel=0.03)
-
-
-NOISY = qd.make_problem("least-squares", examples=400, features=8, batch_size=2, seed=4)
-
-
-def test_fixed_point_of_local_steps():
-    """Expected parameters obey x <- mean of x_i* + (I - eta H_i)^tau (x - x_i*), whose fixed point is no optimum."""
-    problem, rate, local_steps = qd.split(NOISY, 8, concentration=0.1), 0.05, 64
-    own = [replace(problem, features=NOISY.features[s], targets=NOISY.targets[s], shares=()) for s in problem.shares]
-    shrink = [np.linalg.matrix_power(np.eye(8) - rate * one.hessian, local_steps) for one in own]
-    away = np.mean([(np.eye(8) - S) @ one.optimum for S, one in zip(shrink, own, strict=True)], axis=0)
-    fixed = np.linalg.solve(np.eye(8) - np.mean(shrink, axis=0), away)
-    done = qd.descend(problem, qd.LocalSGD(local_steps), workers=8, steps=[640], learning_rate=rate, seeds=64)
-    noise = np.sqrt(done.model.var(axis=0).sum() / 64)
-    assert np.linalg.norm(done.model.mean(axis=0) - fixed) < 3 * noise
-    assert np.linalg.norm(done.model.mean(axis=0) - problem.optimum) > 6 * noise
