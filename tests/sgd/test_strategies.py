@@ -77,6 +77,8 @@ def test_sent_values_and_bits():
     v = np.array([1.0, -5, 2, 0.1, 3])
     np.testing.assert_array_equal(draws(qd.TopK(0.4), v, 1)[0], [0, -5, 0, 0, 3])
     np.testing.assert_allclose(draws(qd.BlockSign(2), v, 1)[0], np.repeat([8 / 3, 1.55], [3, 2]) * np.sign(v))
+    steps = draws(qd.QSGD(3), v, 9) / np.linalg.norm(v) * 3
+    np.testing.assert_allclose(steps, np.round(steps))
     assert qd.Identity().bits(1000) == 32_000
     assert qd.TopK(0.01).bits(1024) == 10 * (32 + 10)
     assert qd.TopK(0.01, index_bits=32).bits(1024) == 10 * (32 + 32)
