@@ -18,6 +18,7 @@ from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.files import duration_in, readable_duration
 from ..base.results import Result, counted, finite, percent, rows_of
+from ..curves.plan import in_use
 from ..report import report_page
 from ..scheduling.curves import StagedCurve, TableCurve
 from ..scheduling.jobs import ClusterJob
@@ -25,7 +26,6 @@ from .loop import Descent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
 
 #: Of what is often compared; the same in every figure.
 OFTEN = ("local-sgd", "adacomm", "overlap-local-sgd", "top-k", "block-sign", "block-sign-local", "adaquant", "sync")
@@ -177,10 +177,8 @@ class Comparison(Result):
 
     def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows without the interval of the rate, and without columns of which nothing is known."""
-        rows = self.to_rows()
         hidden = {"steps_per_second_low", "steps_per_second_high"} | ({"probability_best"} if not self.best else set())
-        known = [name for name in rows[0] if name not in hidden and any(row[name] is not None for row in rows)]
-        return [{name: row[name] for name in known} for row in rows]
+        return in_use([{name: value for name, value in row.items() if name not in hidden} for row in self.to_rows()])
 
     def to_dict(self) -> dict[str, Any]:
         about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "problem": self.problem}
@@ -367,10 +365,9 @@ def job_of(
 
     Its work counts in steps of all workers on the fewest workers that were compared. Where the strategy was run on a
     problem, its work is divided into stretches between levels of the loss that take equal times on those; on other
-    numbers of workers each takes the time of the run there between the same levels, so that steps that become slower,
-    or are worth less, do so here as well. Elsewhere the job has one speed. A worker is a node; numbers of workers on
-    which the strategy does not arrive (median over the seeds) are left out, and speeds between the others are linear.
-    ``rest`` goes to `ClusterJob`.
+    numbers of workers each takes the time of the run there between the same levels. Elsewhere the job has one speed. A
+    worker is a node; numbers of workers on which the strategy does not arrive (median over the seeds) are left out, and
+    speeds between the others are linear. ``rest`` goes to `ClusterJob`.
     """
     require_count(stretches, "job_of: stretches", most=1000)
     compared = _in_seconds(comparisons, "job_of")
@@ -380,39 +377,33 @@ def job_of(
     ways = {n: one for n, one in found.items() if np.isfinite(np.median(one.seconds_to))}
     if not ways:
         raise ModelError(f"job_of: {strategy!r} is not known to reach the target on any number of workers")
-    least = min(ways)
-    work, levels = float(np.median(ways[least].steps_to)), _levels(ways[least], stretches)
-    took = {n: _seconds(one, levels) for n, one in ways.items()}
-    share = took[least] / took[least].sum()
+    least, took = min(ways), _stretches(ways, stretches)
+    work, share = float(np.median(ways[least].steps_to)), took[least] / took[least].sum()
     curves = [TableCurve({n: work * part / took[n][k] for n in ways}) for k, part in enumerate(share.tolist())]
     limits: dict[str, Any] = {"least_nodes": least, "most_nodes": max(ways)}
     curve = StagedCurve(list(zip(share.tolist(), curves, strict=True)))
     return ClusterJob(name, arrival_time=arrival_time, steps=work, curve=curve, **limits, **rest)
 
 
-def _way(run: Descent, end: float) -> tuple[np.ndarray, np.ndarray]:
+def _stretches(ways: dict[int, Compared], stretches: int) -> dict[int, np.ndarray]:
+    """Seconds between common levels of the loss, all above 0, by workers; without runs those of the whole."""
+    whole = {n: float(np.median(one.seconds_to)) for n, one in ways.items()}
+    courses = {n: _course(one.descent, whole[n]) for n, one in ways.items() if one.descent is not None}
+    if len(courses) < len(ways):
+        return {n: np.array([end]) for n, end in whole.items()}
+    times, losses = courses[min(ways)]
+    levels = np.interp(times[-1] * np.arange(1, stretches) / stretches, times, losses)
+    levels = np.unique(levels[(levels < losses[0]) & (levels > losses[-1])])[::-1]
+    seconds = {}
+    for n, (times, losses) in courses.items():
+        ends = np.interp(-levels, -losses, times)
+        took = np.maximum(np.diff(ends, prepend=0.0, append=whole[n]), 1e-3 * whole[n] / (len(levels) + 1))
+        seconds[n] = took * whole[n] / took.sum()
+    return seconds
+
+
+def _course(run: Descent, end: float) -> tuple[np.ndarray, np.ndarray]:
     """Seconds, and the least loss so far, means over the seeds, from the start to ``end``."""
     times = run.times.mean(axis=0)
     losses = np.minimum.accumulate(np.where(np.isfinite(run.losses), run.losses, run.losses[:, :1]).mean(axis=0))
-    before = times < end
-    return np.append(times[before], end), np.append(losses[before], losses[-1])
-
-
-def _levels(one: Compared, stretches: int) -> np.ndarray:
-    """Losses between stretches of equal time, from high to low; none without a run."""
-    if one.descent is None:
-        return np.empty(0)
-    times, losses = _way(one.descent, float(np.median(one.seconds_to)))
-    levels = np.interp(times[-1] * np.arange(1, stretches) / stretches, times, losses)
-    return np.unique(levels[(levels < losses[0]) & (levels > losses[-1])])[::-1]
-
-
-def _seconds(one: Compared, levels: np.ndarray) -> np.ndarray:
-    """Seconds of the stretches between the levels, all above 0, that add up to the time to the target."""
-    end = float(np.median(one.seconds_to))
-    if one.descent is None:
-        return np.array([end])
-    times, losses = _way(one.descent, end)
-    at = np.interp(-levels, -losses, times)
-    took = np.maximum(np.diff(at, prepend=0.0, append=end), 1e-3 * end / (len(levels) + 1))
-    return took * end / took.sum()
+    return np.append(times[times < end], end), np.append(losses[times < end], losses[-1])

@@ -1,14 +1,15 @@
-"""Compressors against their bounds, mixing matrices, and refusals."""
+"""Compressors against their bounds, simulated time against order statistics and queueing laws."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from queuemodel import ModelError
 from queuemodel import sgd as qd
 
-SQUARES = qd.make_problem("least-squares", examples=200, features=10)
+SQUARES = qd.make_problem("least-squares", examples=50, features=3)
 
 
 def run(strategy, problem=SQUARES, workers=4, steps=60, learning_rate=0.05, **options):
@@ -91,3 +92,57 @@ def test_sent_values_and_bits():
     ]:  # fmt: skip
         with pytest.raises(ModelError, match=f"{kind.__name__}: {name} must be"):
             kind(**{name: value})
+
+
+def seconds(strategy, *, steps, clock, workers=8, seeds=2):
+    done = run(strategy, workers=workers, steps=[steps], learning_rate=1e-3, seeds=seeds, clock=clock)
+    return done.times[:, -1].mean() / steps, done
+
+
+def slowest(law, n):
+    """Mean of the largest of n: the integral of 1 - F^n."""
+    x = np.linspace(0, law.isf(1e-12), 200_001)
+    return np.trapezoid(1 - law.cdf(x) ** n, x)
+
+
+@pytest.mark.parametrize(("strategy", "expected"), [
+    (qd.ServerSGD("k-sync", 4), sum(1 / i for i in (5, 6, 7, 8)) / 4),  # (H_8 - H_4) / mu for each four gradients
+    (qd.ServerSGD("k-sync", 8), sum(1 / i for i in range(1, 9)) / 8), (qd.ServerSGD("k-batch-sync", 4), 1 / 8),
+    (qd.ServerSGD("k-batch-async", 4), 1 / 8), (qd.ServerSGD(), 1 / 8),
+])  # fmt: skip
+def test_runtimes_of_dutta_and_others(strategy, expected):
+    found, done = seconds(strategy, steps=2000, seeds=32, clock=qd.Clock(1.0, 1.0))
+    assert found == pytest.approx(expected, rel=0.02)
+    assert np.isfinite(done.losses).all()
+
+
+def test_barrier_with_stragglers():
+    """Of four workers, each with a binomial number of stragglers among eight steps."""
+    clock = qd.Clock(0.5, straggler_probability=0.1, straggler_slowdown=10.0)
+    most = (1 - stats.binom.cdf(np.arange(8), 8, 0.1) ** 4).sum()
+    found = seconds(qd.LocalSGD(8), workers=4, steps=8000, clock=clock, seeds=4)[0]
+    assert 8 * found == pytest.approx(8 * 0.5 + most * 4.5, rel=0.03)  # six standard errors
+    slow = qd.Clock(0.5, slowness=(1.0, 1.5), transfer=lambda up, down: up * 1e-3 + down * 1e-2)
+    assert seconds(qd.LocalSGD(8), workers=4, clock=slow, steps=80)[0] == pytest.approx(0.75 + 96 * 0.011 / 8)
+
+
+def test_training_stops_when_all_have_arrived():
+    goal = SQUARES.minimum + 0.5 * (SQUARES.loss(SQUARES.start(None)) - SQUARES.minimum)
+    for strategy in (qd.SynchronousSGD(), qd.ServerSGD()):
+        settings = {"workers": 2, "steps": 500, "learning_rate": 0.05, "seeds": 2, "clock": qd.Clock(cv=1)}
+        full, short = (run(strategy, until=until, **settings) for until in (None, goal))
+        assert short.steps[-1] < 500
+        np.testing.assert_array_equal(short.losses, full.losses[:, : len(short.steps)])
+        assert (short.losses.min(axis=1) <= goal).all()
+        assert (short.losses[:, :-1].min(axis=1) > goal).any()
+
+
+@pytest.mark.parametrize(("strategy", "cv", "batches", "local_steps"), [
+    (qd.SynchronousSGD(), 0.2, 1, 1), (qd.SynchronousSGD(), 1.0, 1, 1), (qd.LocalSGD(8), 1.0, 1, 8),
+    (qd.OrderedGradient(), 0.5, 12.5, 1),  # all 50 examples, four to a batch
+])  # fmt: skip
+def test_barrier_is_an_order_statistic(strategy, cv, batches, local_steps):
+    """Of sums of gamma times, which are gamma times."""
+    law = stats.gamma(batches * local_steps / cv**2, scale=cv**2 / local_steps)
+    found = seconds(strategy, workers=4, clock=qd.Clock(1.0, cv), steps=6_000, seeds=4)[0]
+    assert found == pytest.approx(slowest(law, 4), rel=0.02)
