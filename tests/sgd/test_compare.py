@@ -158,6 +158,7 @@ def test_comparison_by_gradient_noise():
     assert np.isnan(only(result, "local-sgd").steps_to).all()
     assert result.best.name == "sync"
     assert result.to_text().startswith(result.answer())
+    assert "Most probably first: sync." in result.report()
     assert "sync is first with 100 % probability, after " in result.answer()
     assert " times as long as one worker (" in result.answer()
     assert any("gradient noise scale" in note for note in result.notes())

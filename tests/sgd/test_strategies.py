@@ -31,6 +31,7 @@ def test_mixing_matrices_by_topology():
 def test_senseless_arguments_and_divergence():
     for make, words in [
         (lambda: run(qd.LocalSGD(2), qd.split(SQUARES, 3), workers=4), "split it again"),
+        (lambda: run("local-sgd"), "be a Strategy"), (lambda: run(qd.LocalSGD(2), "logistic"), "be a Problem"),
         (lambda: run(qd.SquarmSGD("torus"), workers=8), "square number"),
         (lambda: run(qd.ServerSGD("k-sync", 9)), "at least k"), (lambda: qd.ServerSGD("async", 2), "k must be 1"),
         (lambda: qd.Clock(slowness=(-5, -5)), "slowness must be finite and > 0"),
@@ -83,6 +84,7 @@ def test_sent_values_and_bits():
     assert qd.Identity().bits(1000) == 32_000
     assert qd.TopK(0.01).bits(1024) == 10 * (32 + 10)
     assert qd.TopK(0.01, index_bits=32).bits(1024) == 10 * (32 + 32)
+    assert qd.RandomK(0.01).bits(1000) == 10 * 32 + 32  # and a seed
     assert qd.QSGD(3).bits(1000) == 2 * 1000 + 1000 + 32  # two bits for a level, one for a sign
     assert qd.BlockSign(2).bits(1000) == 1000 + 2 * 32
     assert [qd.QSGD(4).variance(d) for d in (9, 100)] == pytest.approx([9 / 4**2, 10 / 4])  # the smaller bound
