@@ -50,10 +50,13 @@ def candidates(
         return [one for one in possible if simulated or Scenario(**one.asks).synchronization.solvable]
     chosen = []
     for one in [names] if isinstance(names, str) else names:
-        row = (one, SERVER * bool(one.asks)) if isinstance(one, Candidate) else rules[require_choice(one, asked, NAMES)]
-        chosen.append(row[0])
-        if row[1] not in ("", machines):
-            raise ModelError(f"{asked} {row[0].name!r} needs a profile {row[1]}; leave it out")
+        if isinstance(one, Candidate):
+            way, needs = one, SERVER if one.asks else ""
+        else:
+            way, needs = rules[require_choice(one, asked, NAMES)]
+        if needs not in ("", machines):
+            raise ModelError(f"{asked} {way.name!r} needs a profile {needs}; leave it out")
+        chosen.append(way)
     found = [one.name for one in chosen]
     if not chosen or len(set(found)) < len(found):
         raise ModelError(f"compare: strategies must be different and at least one, got {found}")

@@ -1,6 +1,7 @@
 """Every strategy against a plain loop over workers, each with one example of its own: only quantization is drawn."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,14 +129,6 @@ def ordered(s, k, now, draw):
     return 192 * speaks.mean(), 192, "all"
 
 
-class State:
-    """What any of them keeps: parameters, momentum, errors, what others know."""
-
-    def __init__(self):
-        self.x, self.v, self.moved, self.error, self.known, self.told = np.zeros((6, N, 6))
-        self.anchor, self.more, self.spoken = np.zeros(6), np.zeros(6), []
-
-
 SIGN, TOP = qd.BlockSign(3), qd.TopK(0.3)
 TOGETHER = {
     "synchronous": (qd.SynchronousSGD(0.6), synchronous), "local": (qd.LocalSGD(3), local),
@@ -153,7 +146,9 @@ def test_workers_that_meet(name):
     strategy, step = TOGETHER[name]
     asked = {"steps": range(STEPS + 1), "learning_rate": rate, "seeds": [8, 3], "clock": CLOCK}
     done = qd.descend(PROBLEM, strategy, workers=N, **asked)
-    s, at, arrival, rng = State(), np.zeros(N), 0.0, np.random.default_rng([3, 0])
+    kept = dict(zip(("x", "v", "moved", "error", "known", "told"), np.zeros((6, N, 6)), strict=True))
+    s = SimpleNamespace(**kept, anchor=np.zeros(6), more=np.zeros(6), spoken=[])
+    at, arrival, rng = np.zeros(N), 0.0, np.random.default_rng([3, 0])
     rows, anchored = [(0.0, 0.0, 0.0, loss(s.x[0]))], name in ("top", "sign", "quantized")
     for k in range(STEPS):
         s.g = np.array([gradient(i, x) for i, x in enumerate(s.x)])
