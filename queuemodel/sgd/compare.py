@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from ..base.checks import require_choice, require_count, require_number, require_seed, require_share
+from ..base.checks import require_choice, require_count, require_number, require_share
 from ..base.errors import ModelError
 from ..curves.convergence import Convergence, relative_convergence
 from ..models import simulation
 from ..models.predict import PathName, as_data
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
-from .compression import AdaQuantFL, BlockSign, DoubleCompression, OrderedGradient, SquarmSGD, TopK
-from .loop import Descent, descend, looks
-from .problems import PROBLEM_KINDS, Problem, make_problem
+from .compression import WORD
+from .loop import descend, looks
+from .problems import Checked, Problem, make_problem
 from .result import Compared, Comparison
-from .strategy import WORD, AdaComm, LocalSGD, OverlapLocalSGD, ServerSGD, Strategy, SynchronousSGD
+from .strategy import RANKS, SERVER, ServerSGD, Strategy, SynchronousSGD, update_rules
 from .timing import Timing
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Checked):
     """A way of training to compare."""
 
     name: str
@@ -33,42 +33,7 @@ class Candidate:
     #: Arguments of `predict` for the seconds of its gradients; empty: its workers synchronize.
     asks: dict[str, Any] = field(default_factory=dict)
     compression: float = 0.0  #: seconds that each worker computes before a transfer; no profile has them
-
-    def __post_init__(self) -> None:
-        require_number(self.compression, f"compare: compression of {self.name!r}", unit="seconds")
-
-
-SERVER, RANKS = "with a parameter server", "of data-parallel rounds"
-
-#: A strategy, its arguments of `predict`, and the profile that it needs.
-UpdateRule: TypeAlias = tuple[Strategy, dict[str, Any], str]
-
-
-def update_rules(workers: int) -> dict[str, UpdateRule]:
-    """The table of update rules by name; k is half of the workers."""
-    k, backup = max(workers // 2, 1), min(workers - 1, 1)
-    late, stale = {"strategy": "sync-ps", "backup_workers": backup}, {"staleness_bound": 2}
-    return {
-        "sync": (SynchronousSGD(), {}, ""),
-        "local-sgd": (LocalSGD(8), {}, ""),
-        "adacomm": (AdaComm(16), {}, ""),
-        "overlap-local-sgd": (OverlapLocalSGD(2), {}, ""),
-        "top-k": (DoubleCompression(TopK(0.01)), {}, ""),
-        "block-sign": (DoubleCompression(BlockSign(8)), {}, ""),
-        "block-sign-local": (DoubleCompression(BlockSign(8), local_steps=8), {}, ""),
-        "adaquant": (AdaQuantFL(8), {}, ""),
-        "async-ps": (ServerSGD(), {"strategy": "async-ps"}, SERVER),
-        "backup-worker": (ServerSGD("k-sync", workers - backup), late, SERVER),
-        **{
-            name: (ServerSGD(name, k), {"strategy": name, "k": k}, SERVER)
-            for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")
-        },
-        "bounded-staleness": (
-            ServerSGD("bounded-staleness", **stale), {"strategy": "bounded-staleness"} | stale, SERVER
-        ),
-        "ordered-gradient": (OrderedGradient(), {}, SERVER),
-        "squarm-ring": (SquarmSGD("ring", BlockSign(8), mixing=0.3), {}, RANKS),
-    }  # fmt: skip
+    caller = "compare"
 
 
 NAMES = tuple(update_rules(2))
@@ -78,19 +43,20 @@ def candidates(
     names: Sequence[str | Candidate] | None, workers: int, *, machines: str, simulated: bool
 ) -> list[Candidate]:
     """The requested strategies, or all that the profiled machines can run and `predict` can solve or simulate."""
-    rules = update_rules(workers)
-    known = {name: Candidate(name, way, asks) for name, (way, asks, needs) in rules.items() if needs in ("", machines)}
+    asked = "compare: strategy"
+    rules = {name: (Candidate(name, way, asks), needs) for name, (way, asks, needs) in update_rules(workers).items()}
     if names is None:
-        return [one for one in known.values() if simulated or Scenario(**one.asks).synchronization.solvable]
+        possible = [one for one, needs in rules.values() if needs in ("", machines)]
+        return [one for one in possible if simulated or Scenario(**one.asks).synchronization.solvable]
     chosen = []
     for one in [names] if isinstance(names, str) else names:
-        if isinstance(one, str):
-            name, needs = one, rules[require_choice(one, "compare: strategy", NAMES)][2]
+        if isinstance(one, Candidate):
+            way, needs = one, SERVER if one.asks else ""
         else:
-            name, needs = one.name, SERVER if one.asks else ""
+            way, needs = rules[require_choice(one, asked, NAMES)]
         if needs not in ("", machines):
-            raise ModelError(f"compare: strategy {name!r} needs a profile {needs}; leave it out")
-        chosen.append(known[one] if isinstance(one, str) else one)
+            raise ModelError(f"{asked} {way.name!r} needs a profile {needs}; leave it out")
+        chosen.append(way)
     found = [one.name for one in chosen]
     if not chosen or len(set(found)) < len(found):
         raise ModelError(f"compare: strategies must be different and at least one, got {found}")
@@ -102,7 +68,7 @@ TRIALS, RATES = (10_001, 10_002), (0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Training:
+class Training(Checked):
     """The training that stands for the job: arguments of `compare`."""
 
     problem: Problem
@@ -112,29 +78,19 @@ class Training:
     seed: int = 0  #: the first one
     learning_rates: Sequence[float] = RATES
 
-    def __post_init__(self) -> None:
-        require_count(self.steps, "compare: steps", least=2)
-        require_count(self.seeds, "compare: seeds", least=2)
-        require_seed(self.seed, "compare: seed")
-        for rate in self.learning_rates:
-            require_number(rate, "compare: learning_rates", positive=True)
-        if not len(self.learning_rates):
-            raise ModelError("compare: at least one of learning_rates is needed, got none")
+    caller = "compare"
 
     @classmethod
     def of(cls, problem: str | Problem, target: float | None = None, **settings: Any) -> Training:
         """The target is by default 98 % of the way from the first loss to the least."""
         if isinstance(problem, str):
-            problem = make_problem(
-                require_choice(problem, "compare: problem", PROBLEM_KINDS), examples=1000, features=50
-            )
+            problem = make_problem(problem, examples=1000, features=50)
         first = float(problem.loss(problem.start(np.random.default_rng(0))))
         near = first - 0.98 * (first - problem.minimum)
         goal = require_number(near if target is None else target, "compare: target")
-        if not problem.minimum < goal:
-            raise ModelError(f"compare: target must be above the least loss, {problem.minimum:.6g}, got {goal!r}")
-        if not goal < first:
-            raise ModelError(f"compare: target must be below the loss at the start, {first:.6g}, got {goal!r}")
+        if not problem.minimum < goal < first:
+            within = f"above the least loss, {problem.minimum:.6g}, and below the loss at the start, {first:.6g}"
+            raise ModelError(f"compare: target must be {within}, got {goal!r}")
         return cls(problem=problem, target=goal, **settings)
 
     def compared(self, one: Candidate, timing: Timing) -> Compared:
@@ -142,21 +98,18 @@ class Training:
         speed = timing.speed(**one.asks) if one.asks else timing.synchronous
         each = 1 if isinstance(one.descent, ServerSGD) else timing.workers
         clock = timing.computing if one.asks else timing.clock(one.descent, one.compression)
-        marks = looks(self.steps * timing.workers // each, 201)
-
-        def run(rate: float, seeds: Sequence[int]) -> Descent:
-            return descend(
-                self.problem, one.descent, workers=timing.workers, steps=marks, learning_rate=rate, seeds=seeds,
-                clock=clock, until=self.target,
-            )  # fmt: skip
+        run = partial(
+            descend, self.problem, one.descent, workers=timing.workers, clock=clock, until=self.target,
+            steps=looks(self.steps * timing.workers // each, 201),
+        )  # fmt: skip
 
         def merit(rate: float) -> tuple[float, float]:
-            tried = run(rate, TRIALS)
+            tried = run(learning_rate=rate, seeds=TRIALS)
             return float(np.median(tried.steps_to(self.target))), float(tried.losses[:, -1].mean())
 
         rates = self.learning_rates
         best = rates[0] if len(rates) == 1 else min(rates, key=merit)
-        done = run(best, range(self.seed, self.seed + self.seeds))
+        done = run(learning_rate=best, seeds=range(self.seed, self.seed + self.seeds))
         if one.asks:  # its gradients come at the rate of its network
             done = replace(done, times=done.times * done.steps[-1] / speed.steps_per_second / done.times[:, -1:])
         taken = int(done.steps[-1])
@@ -233,7 +186,7 @@ def compare(
     strategies : sequence of str or Candidate, optional
         By default all that such machines can run; names are in `queuemodel.sgd.NAMES`.
     problem : str or Problem, optional
-        A name is one of `queuemodel.sgd.KINDS`.
+        A name is one of `queuemodel.sgd.PROBLEM_KINDS`.
     convergence : Convergence, optional
         What `fit_convergence` gives of examples, not epochs; then the target is its own.
     price_per_node_hour : float, optional
@@ -262,49 +215,30 @@ def compare(
     timing = Timing(profile, n, (trained or PROBE_STEPS).problem.dimension, settings)
     obstacle = simulation.refuses(profile, Scenario().updated(**settings)) if timing.on_servers else ""
     chosen = candidates(strategies, n, machines=SERVER if timing.on_servers else RANKS, simulated=not obstacle)
-    if trained is None and not timing.on_servers:
-        drawn = PROBE_STEPS.compared(Candidate("sync", SynchronousSGD()), timing).steps_per_second
-        timing = replace(timing, drawn=timing.synchronous.steps_per_second / drawn)
     noise = profile.noise_scale() if problem is None and convergence is None else None
     if trained is not None:
         answer = partial(trained.compared, timing=timing)
-    elif noise is not None:
-        single = replace(timing, workers=1).synchronous.steps_per_second
-        answer = partial(by_law, timing=timing, law=relative_convergence(timing.batch_size, noise), unit=single)
     else:
-        answer = partial(by_law, timing=timing, law=convergence, unit=1.0)
+        if not timing.on_servers:
+            drawn = PROBE_STEPS.compared(Candidate("sync", SynchronousSGD()), timing).steps_per_second
+            timing = replace(timing, drawn=timing.synchronous.steps_per_second / drawn)
+        law, unit = convergence, 1.0
+        if noise is not None:
+            law = relative_convergence(timing.batch_size, noise)
+            unit = replace(timing, workers=1).synchronous.steps_per_second
+        answer = partial(by_law, timing=timing, law=law, unit=unit)
     from tqdm import tqdm
 
-    rows = [answer(one) for one in tqdm(chosen, desc="compare", disable=not progress, leave=False)]
-    notes = []
-    if noise is not None:
-        notes.append(f"by the profile's gradient noise scale, {noise}, in steps and time of one worker alone")
-    elif problem is None and convergence is None:
-        notes.append(
-            "no problem and no law of convergence was given, and the profile has no gradient noise, so this is per "
-            "step, not to a loss"
-        )
-    unknown = [one.name for one in rows if np.isnan(one.seconds_to).any()]
-    if unknown and (noise is not None or convergence is not None):
-        notes.append(f"no law gives the steps of {', '.join(unknown)}")
-    if obstacle and strategies is None:
-        notes.append(f"half-synchronous strategies are left out: their simulation {obstacle}")
-    rates = trained.learning_rates if trained is not None else ()
-    if at_end := [one.name for one in rows if len(rates) > 1 and one.learning_rate in (min(rates), max(rates))]:
-        notes.append(f"the best learning rate of {', '.join(at_end)} is the least or largest tried")
-    if not timing.sized:
-        notes.append("the links' bandwidth or a step's bytes are unknown: compression is assumed to save no time there")
-    if trained is not None and (missed := [one.name for one in rows if one.unreached]):
-        least = f"{trained.steps} steps of each worker"
-        notes.append(f"{', '.join(missed)} did not reach it in {least}, in half of the runs or more")
+    rows = tuple(answer(one) for one in tqdm(chosen, desc="compare", disable=not progress, leave=False))
+    left_out = obstacle if strategies is None else ""
     return Comparison(
-        rows=tuple(rows),
+        rows=rows,
         workers=n,
         nodes=timing.synchronous.nodes,
         target=None if trained is None else trained.target,
         price_per_node_hour=price_per_node_hour,
         confidence=confidence,
-        remarks=tuple(notes),
+        remarks=tuple(_remarks(rows, trained, noise, convergence, sized=timing.sized, left_out=left_out)),
         relative=noise is not None,
         problem="" if trained is None else repr(trained.problem),
     )
@@ -314,14 +248,39 @@ def _require_one_question(
     problem: object, convergence: object, target: float | None, price: float | None, changes: dict[str, Any]
 ) -> None:
     """Refuse arguments that do not go together."""
-    if problem is not None and convergence is not None:
-        raise ModelError("compare: give a problem or a convergence law, not both")
-    if convergence is not None and not isinstance(convergence, Convergence):
-        raise ModelError(f"compare: convergence must be what fit_convergence gives, got {type(convergence).__name__}")
-    if target is not None and problem is None:
-        raise ModelError("compare: target is a loss of a problem; give one")
-    if price is not None and problem is None and convergence is None:
-        raise ModelError("compare: price_per_node_hour needs a time to pay for; give a problem or a convergence law")
-    if "accumulation" in changes or (problem is not None and "batch_size" in changes):
-        what = "accumulation" if "accumulation" in changes else "the batch_size of a problem that stands for the job"
-        raise ModelError(f"compare: {what} would change the progress per update, which is unknown; leave it out")
+    law, unknown = type(convergence).__name__, "would change the progress per update, which is unknown; leave it out"
+    for refused, why in (
+        (problem is not None and convergence is not None, "give a problem or a convergence law, not both"),
+        (not isinstance(convergence, Convergence | None), f"convergence must be what fit_convergence gives, got {law}"),
+        (target is not None and problem is None, "target is a loss of a problem; give one"),
+        (price is not None and problem is None and convergence is None,
+         "price_per_node_hour needs a time to pay for; give a problem or a convergence law"),
+        ("accumulation" in changes, f"accumulation {unknown}"),
+        (problem is not None and "batch_size" in changes,
+         f"the batch_size of a problem that stands for the job {unknown}"),
+    ):  # fmt: skip
+        if refused:
+            raise ModelError(f"compare: {why}")
+
+
+def _remarks(
+    rows: Sequence[Compared], trained: Training | None, noise: object, law: object, *, sized: bool, left_out: str
+) -> list[str]:
+    """What to know before trusting a comparison."""
+    rates = trained.learning_rates if trained else ()
+    unknown = ", ".join(one.name for one in rows if np.isnan(one.seconds_to).any())
+    at_end = ", ".join(one.name for one in rows if len(rates) > 1 and one.learning_rate in (min(rates), max(rates)))
+    missed = ", ".join(one.name for one in rows if trained and one.unreached)
+    least = f"{trained.steps if trained else 0} steps of each worker"
+    remarks = (
+        (noise, f"by the profile's gradient noise scale, {noise}, in steps and time of one worker alone"),
+        (not (trained or law or noise),
+         "no problem and no law of convergence was given, and the profile has no gradient noise, so this is per step, "
+         "not to a loss"),
+        (unknown and not trained and (noise or law), f"no law gives the steps of {unknown}"),
+        (left_out, f"half-synchronous strategies are left out: their simulation {left_out}"),
+        (at_end, f"the best learning rate of {at_end} is the least or largest tried"),
+        (not sized, "the links' bandwidth or a step's bytes are unknown: compression is assumed to save no time there"),
+        (missed, f"{missed} did not reach it in {least}, in half of the runs or more"),
+    )  # fmt: skip
+    return [text for holds, text in remarks if holds]

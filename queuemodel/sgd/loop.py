@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import require_count, require_number, require_seed, require_share
+from ..base.checks import require_count, require_number, require_seed
 from ..base.errors import ModelError
 from ..base.results import Result, rows_of
-from .problems import Problem
+from .problems import Checked, Problem
 from .strategy import Moment, Sent, State, Strategy
 
 
@@ -33,14 +33,11 @@ class Descent(Result):
 
     def steps_to(self, loss: float) -> np.ndarray:
         """Steps until each run was first observed with at most this loss, shape (S,); inf where it never was."""
-        return self._to(loss, np.broadcast_to(self.steps, self.losses.shape))
+        return np.where(self.losses <= loss, self.steps, np.inf).min(axis=1)  # neither steps nor seconds ever fall
 
     def time_to(self, loss: float) -> np.ndarray:
         """Seconds until each run was first observed with at most this loss, shape (S,); inf where it never was."""
-        return self._to(loss, self.times)
-
-    def _to(self, loss: float, what: np.ndarray) -> np.ndarray:
-        return np.where(self.losses <= loss, what, np.inf).min(axis=1)  # neither steps nor seconds ever fall
+        return np.where(self.losses <= loss, self.times, np.inf).min(axis=1)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each look at the loss: means over the runs, and their least and largest loss."""
@@ -62,12 +59,14 @@ class Descent(Result):
         return f"{self.strategy}, {self.workers} workers, {len(self.seeds)} seeds"
 
 
+Batches = float | np.ndarray
+
 #: Seconds of a transfer of so many bits up and down for each worker, arrays of shape (S,).
 Transfer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Clock:
+class Clock(Checked):
     """Seconds of a step: a gradient of a mini-batch takes ``step`` on average, gamma distributed."""
 
     step: float = 1.0
@@ -78,17 +77,7 @@ class Clock:
     straggler_slowdown: float = 1.0
     running: Callable[..., Running] = lambda *about: Running(*about)  #: workers before their first step
 
-    def __post_init__(self) -> None:
-        require_number(self.step, "Clock: step", unit="seconds")
-        require_number(self.cv, "Clock: cv")
-        for factor in self.slowness:
-            require_number(factor, "Clock: slowness", positive=True)
-        require_share(self.straggler_probability, "Clock: straggler_probability")
-        require_number(self.straggler_slowdown, "Clock: straggler_slowdown", positive=True)
-
-    def durations(
-        self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0
-    ) -> np.ndarray:
+    def durations(self, rng: np.random.Generator, shape: tuple[int, ...], batches: Batches = 1.0) -> np.ndarray:
         """Seconds of gradients, each of ``batches`` mini-batches."""
         seconds = np.full(shape, self.step * batches)
         if self.cv:
@@ -97,7 +86,7 @@ class Clock:
             seconds[rng.random(shape) < self.straggler_probability] *= self.straggler_slowdown
         return seconds
 
-    def steps(self, rng: np.random.Generator, shape: tuple[int, ...], batches: float | np.ndarray = 1.0) -> np.ndarray:
+    def steps(self, rng: np.random.Generator, shape: tuple[int, ...], batches: Batches = 1.0) -> np.ndarray:
         """Seconds of steps; workers along the last axis."""
         seconds = self.durations(rng, shape, batches)
         seconds[..., : len(self.slowness)] *= self.slowness[: shape[-1]]
@@ -177,11 +166,8 @@ def descend(
     True
     """
     n = require_count(workers, "descend: workers")
-    if isinstance(steps, Sequence):
-        marks: Sequence[int] = sorted({0, *steps})
-        steps = require_count(marks[-1], "descend: steps")
-    else:
-        marks = looks(require_count(steps, "descend: steps"), 100)
+    marks = sorted({0, *steps}) if isinstance(steps, Sequence) else looks(require_count(steps, "descend: steps"), 100)
+    last = require_count(marks[-1], "descend: steps")
     if not isinstance(problem, Problem):
         raise ModelError(f"problem must be a Problem such as LeastSquares, got {type(problem).__name__}")
     if not isinstance(strategy, Strategy):
@@ -194,85 +180,73 @@ def descend(
     chosen = [require_seed(seed, "descend: seed") for seed in seeds]
     rngs, timers, starts = ([np.random.default_rng([seed, use]) for seed in chosen] for use in range(3))
     state = strategy.begin(np.stack([problem.start(rng) for rng in starts]), n)
-    loop = _Loop(problem, strategy, clock or Clock(), n, state, rngs, timers)
-    step = loop.one_by_one(steps) if strategy.one_by_one else loop.together()
+    parts = strategy, state, clock or Clock(), timers, n
+    step = _one_by_one(*parts, last) if strategy.one_by_one else _together(*parts)
     seen = np.zeros((4, len(chosen), len(marks)))  # seconds, bits up and down, losses
-    now, up, down = np.zeros((3, len(chosen)))
+    row, (now, up, down) = 0, np.zeros((3, len(chosen)))
     with np.errstate(over="ignore", invalid="ignore"):
-        seen[3, :, 0] = loop.loss()
-        row = 1
-        for k in range(steps):
+        for k in range(last + 1):
+            if k == marks[row]:
+                losses = problem.loss(strategy.model(state))
+                seen[:, :, row] = now, up, down, np.where(np.isfinite(losses), losses, np.inf)
+                row += 1
+                if k == last or (k and until is not None and (seen[3, :, :row] <= until).any(axis=1).all()):
+                    break
             rate = learning_rate(k) if callable(learning_rate) else learning_rate
             now, sent = step(Moment(k, rate, rngs, now, problem))
             up, down = up + sent.up, down + sent.down
-            if k + 1 == marks[row]:
-                seen[:, :, row] = now, up, down, loop.loss()
-                row += 1
-                if until is not None and (seen[3, :, :row] <= until).any(axis=1).all():
-                    break
-        times, up, down, losses = seen[..., :row]
-        staleness = state.get("staleness", np.zeros(len(chosen))) / marks[row - 1]
-        model = strategy.model(state)
+    times, up, down, losses = seen[..., :row]
+    staleness = state.get("staleness", np.zeros(len(chosen))) / marks[row - 1]
+    model = strategy.model(state)
     return Descent(strategy, tuple(chosen), n, np.array(marks[:row]), times, losses, up, down, model, staleness)
 
 
-@dataclass
-class _Loop:
-    """A problem, a strategy and what changes as it runs."""
+#: A step at a moment: when it ends in each run, and what is sent.
+Step = Callable[[Moment], tuple[np.ndarray, Sent]]
 
-    problem: Problem
-    strategy: Strategy
-    clock: Clock
-    workers: int
-    state: State
-    rngs: list[np.random.Generator]
-    timers: list[np.random.Generator]
 
-    def loss(self) -> np.ndarray:
-        losses = self.problem.loss(self.strategy.model(self.state))
-        return np.where(np.isfinite(losses), losses, np.inf)
+def _together(strategy: Strategy, state: State, clock: Clock, timers: list[np.random.Generator], workers: int) -> Step:
+    """A step of all workers."""
+    every = np.arange(workers)
+    running = clock.running(clock, timers, np.zeros((len(timers), workers)))
 
-    def together(self) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """A step of all workers."""
-        every, exact = np.arange(self.workers), self.strategy.exact
-        batches = self.problem.sizes / self.problem.batch_size if exact else 1.0
-        running = self.clock.running(self.clock, self.timers, np.zeros((len(self.timers), self.workers)))
+    def step(moment: Moment) -> tuple[np.ndarray, Sent]:
+        problem, x = moment.problem, state["x"]
+        if strategy.exact:
+            own = problem.worker_gradients(x[:, 0])
+            gradients = own.repeat(workers // own.shape[1], axis=1)
+        else:
+            gradients = problem.sampled_gradients(x, every, moment.rngs)
+        sent = strategy.update(state, gradients, moment)
+        return running.step(sent, problem.sizes / problem.batch_size if strategy.exact else 1.0), sent
 
-        def step(moment: Moment) -> tuple[np.ndarray, Sent]:
-            x = self.state["x"]
-            if exact:
-                own = self.problem.worker_gradients(x[:, 0])
-                gradients = own.repeat(self.workers // own.shape[1], axis=1)
-            else:
-                gradients = self.problem.sampled_gradients(x, every, self.rngs)
-            sent = self.strategy.update(self.state, gradients, moment)
-            return running.step(sent, batches), sent
+    return step
 
-        return step
 
-    def one_by_one(self, steps: int) -> Callable[[Moment], tuple[np.ndarray, Sent]]:
-        """The next gradient to complete in each run; the strategy chooses who then begins another."""
-        runs, size = np.arange(len(self.rngs)), steps // self.workers + 4 * math.isqrt(steps) + 8
+def _one_by_one(
+    strategy: Strategy, state: State, clock: Clock, timers: list[np.random.Generator], workers: int, steps: int
+) -> Step:
+    """The next gradient to complete in each run; the strategy chooses who then begins another."""
+    runs, size = np.arange(len(timers)), steps // workers + 4 * math.isqrt(steps) + 8
 
-        def draw() -> np.ndarray:
-            return np.stack([self.clock.durations(timer, (self.workers, size)) for timer in self.timers])
+    def draw() -> np.ndarray:
+        return np.stack([clock.durations(timer, (workers, size)) for timer in timers])
 
-        drawn = draw()  # of successive gradients, shape (S, n, size)
-        ends, begun = drawn[..., 0].copy(), np.ones((len(runs), self.workers), int)
+    drawn = draw()  # of successive gradients, shape (S, n, size)
+    ends, begun = drawn[..., 0].copy(), np.ones((len(runs), workers), int)
 
-        def step(moment: Moment) -> tuple[np.ndarray, Sent]:
-            nonlocal drawn
-            chosen = ends.argmin(axis=1)
-            now = ends[runs, chosen]
-            x = self.state["copies"][runs, chosen][:, None]
-            gradients = self.problem.sampled_gradients(x, chosen[:, None], self.rngs)
-            sent = self.strategy.update(self.state, gradients, moment._replace(time=now, workers=chosen))
-            ends[runs, chosen] = np.inf
-            if begun.max() == drawn.shape[2]:
-                drawn = np.concatenate([drawn, draw()], axis=2)
-            run, worker = np.nonzero(sent.begin)
-            ends[run, worker] = now[run] + drawn[run, worker, begun[run, worker]]
-            begun[sent.begin] += 1
-            return now, sent
+    def step(moment: Moment) -> tuple[np.ndarray, Sent]:
+        nonlocal drawn
+        chosen = ends.argmin(axis=1)
+        now, x = ends[runs, chosen], state["copies"][runs, chosen][:, None]
+        gradients = moment.problem.sampled_gradients(x, chosen[:, None], moment.rngs)
+        sent = strategy.update(state, gradients, moment._replace(time=now, workers=chosen))
+        ends[runs, chosen] = np.inf
+        if begun.max() == drawn.shape[2]:
+            drawn = np.concatenate([drawn, draw()], axis=2)
+        run, worker = np.nonzero(sent.begin)
+        ends[run, worker] = now[run] + drawn[run, worker, begun[run, worker]]
+        begun[sent.begin] += 1
+        return now, sent
 
-        return step
+    return step

@@ -3,20 +3,61 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
-from ..base.checks import require_choice, require_count, require_number, require_seed
+from ..base.checks import require_choice, require_count, require_number, require_seed, require_share
 from ..base.errors import ModelError
 
 
+def require_positive(values: Sequence[float], what: str, *, least: int = 0) -> None:
+    """Refuse fewer numbers than ``least``, and one that is not above 0 (raises `ModelError`)."""
+    require_count(len(values), f"{what}: number of values", least=least)
+    for value in values:
+        require_number(value, what, positive=True)
+
+
+#: Checks of the fields of problems, compressors, strategies, clocks and trainings, by name.
+FIELD_CHECKS: dict[str, Callable[[Any, str], object]] = {
+    **dict.fromkeys(("batch_size", "hidden", "blocks", "local_steps", "initial_steps"), require_count),
+    **dict.fromkeys(("initial_levels", "k"), require_count),
+    **dict.fromkeys(("steps", "seeds"), partial(require_count, least=2)),
+    **dict.fromkeys(("regularization", "trigger", "threshold", "relative", "cv"), require_number),
+    **dict.fromkeys(("momentum", "pull", "straggler_probability"), require_share),
+    **dict.fromkeys(("share", "mixing"), partial(require_number, positive=True, largest=1.0)),
+    **dict.fromkeys(("step", "compression"), partial(require_number, unit="seconds")),
+    "levels": lambda levels, what: isinstance(levels, np.ndarray) or require_count(levels, what),
+    "slowness": require_positive,
+    "learning_rates": partial(require_positive, least=1),
+    "seed": require_seed,
+    "staleness_bound": partial(require_count, least=0),
+    "interval": partial(require_number, unit="seconds", positive=True),
+    "straggler_slowdown": partial(require_number, positive=True),
+    "index_bits": lambda bits, what: bits is None or require_count(bits, what),
+    "graph": partial(require_choice, choices=("ring", "torus", "complete")),
+    "activation": partial(require_choice, choices=("linear", "tanh")),
+}
+
+
+class Checked:
+    """A dataclass whose fields pass `FIELD_CHECKS`."""
+
+    caller: ClassVar[str] = ""  #: who is named in a refusal; by default the type
+
+    def __post_init__(self: Any) -> None:
+        for field in fields(self):
+            if check := FIELD_CHECKS.get(field.name):
+                check(getattr(self, field.name), f"{self.caller or type(self).__name__}: {field.name}")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem(ABC):
+class Problem(Checked, ABC):
     """Mean loss over examples, plus ``regularization / 2 * |x|^2``."""
 
     features: np.ndarray  #: shape (m, p); their dtype is that of everything computed
@@ -27,26 +68,20 @@ class Problem(ABC):
     target_axes = 1
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
-        require_count(self.batch_size, f"{name}: batch_size")
-        require_number(self.regularization, f"{name}: regularization")
-        shape = self.features.shape[: self.target_axes]
-        if self.features.ndim != 2 or self.targets.shape != shape or not len(self.targets):
-            wanted = "(m,)" if self.target_axes == 1 else "(m, p)"
-            raise ModelError(
-                f"{name}: features must have shape (m, p) and targets {wanted}, m > 0, got {self.features.shape} and "
-                f"{self.targets.shape}"
-            )
-        if not (np.isfinite(self.features).all() and np.isfinite(self.targets).all()):
+        super().__post_init__()
+        name, A, y = type(self).__name__, self.features, self.targets
+        if A.ndim != 2 or y.shape != A.shape[: self.target_axes] or not len(y):
+            wanted = f"(m, p) and targets {'(m,)' if self.target_axes == 1 else '(m, p)'}, m > 0"
+            raise ModelError(f"{name}: features must have shape {wanted}, got {A.shape} and {y.shape}")
+        if not (np.isfinite(A).all() and np.isfinite(y).all()):
             raise ModelError(f"{name}: features and targets must be finite numbers")
         for i, share in enumerate(self.shares):
-            if not len(share) or share.min() < 0 or share.max() >= len(self.targets):
-                raise ModelError(f"{name}: the share of worker {i} must name examples 0 to {len(self.targets) - 1}")
+            if not len(share) or share.min() < 0 or share.max() >= len(y):
+                raise ModelError(f"{name}: the share of worker {i} must name examples 0 to {len(y) - 1}")
 
-    @property
     @abstractmethod
-    def dimension(self) -> int:
-        """Number of parameters, d."""
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        """Where training starts, shape (d,)."""
 
     @abstractmethod
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -56,9 +91,10 @@ class Problem(ABC):
     def example_loss(self, x: np.ndarray) -> np.ndarray:
         """Mean loss over all examples, regularization apart; shape (..., d) to (...)."""
 
-    def start(self, rng: np.random.Generator) -> np.ndarray:
-        """Where training starts, shape (d,)."""
-        return np.zeros(self.dimension, self.features.dtype)
+    @cached_property
+    def dimension(self) -> int:
+        """Number of parameters, d."""
+        return self.start(np.random.default_rng(0)).size
 
     def loss(self, x: np.ndarray) -> np.ndarray:
         """The loss of parameters of shape (..., d)."""
@@ -97,21 +133,14 @@ class Problem(ABC):
 
     @cached_property
     def _padded(self) -> np.ndarray:
-        table = np.zeros((len(self.shares), self.sizes.max()), np.intp)
-        for row, share in zip(table, self.shares, strict=True):
-            row[: len(share)] = share
-        return table
+        return np.stack([np.resize(share, self.sizes.max()) for share in self.shares])
 
     @cached_property
     def optimum(self) -> np.ndarray:
         """Parameters of (locally) least loss, shape (d,), by L-BFGS from the start (Liu and Nocedal 1989)."""
-
-        def both(x: np.ndarray) -> tuple[float, np.ndarray]:
-            return float(self.loss(x)), np.asarray(self.gradient(x), float)
-
         exact = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-10}
         start = self.start(np.random.default_rng(0)).astype(float)
-        return minimize(both, start, jac=True, method="L-BFGS-B", options=exact).x
+        return minimize(self.loss, start, jac=self.gradient, method="L-BFGS-B", options=exact).x
 
     @cached_property
     def minimum(self) -> float:
@@ -126,11 +155,10 @@ class Problem(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeastSquares(Problem):
-    """Half of the mean squared error of a linear prediction; minimum, smoothness and convexity are exact."""
+    """Half of the mean squared error of a linear prediction; the minimum is exact."""
 
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[1]
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros(self.features.shape[1], self.features.dtype)
 
     def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
         misses = (features @ x[..., None])[..., 0] - targets
@@ -142,14 +170,9 @@ class LeastSquares(Problem):
     @cached_property
     def optimum(self) -> np.ndarray:
         """Parameters of least loss, shape (d,): the normal equations."""
-        A, m = self.features.astype(float), len(self.targets)
-        return np.linalg.lstsq(self.hessian, A.T @ self.targets / m, rcond=None)[0]
-
-    @cached_property
-    def hessian(self) -> np.ndarray:
-        """Second derivatives, shape (d, d): its eigenvalues bound smoothness and strong convexity."""
         A = self.features.astype(float)
-        return A.T @ A / len(A) + self.regularization * np.eye(self.dimension)
+        hessian = A.T @ A / len(A) + self.regularization * np.eye(self.dimension)
+        return np.linalg.lstsq(hessian, A.T @ self.targets / len(A), rcond=None)[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,9 +208,8 @@ def softmax_miss(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
 class LogisticRegression(Classifier):
     """Scores linear in the features, parameters class by class; strongly convex with ``regularization > 0``."""
 
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[1] * self.classes
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros(self.features.shape[1] * self.classes, self.features.dtype)
 
     def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
         weights = x.reshape(*x.shape[:-1], self.classes, features.shape[-1])
@@ -205,43 +227,30 @@ class Perceptron(Classifier):
 
     hidden: int = 16
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count(self.hidden, "Perceptron: hidden")
-
-    @property
-    def dimension(self) -> int:
-        return (self.features.shape[1] + 1) * self.hidden + (self.hidden + 1) * self.classes
-
     def start(self, rng: np.random.Generator) -> np.ndarray:
         """Weights drawn with the variance of Glorot and Bengio (2010), biases 0."""
-        p = self.features.shape[1]
-        first = rng.normal(0, np.sqrt(2 / (p + self.hidden)), (self.hidden, p))
-        second = rng.normal(0, np.sqrt(2 / (self.hidden + self.classes)), (self.classes, self.hidden))
-        parts = first.ravel(), np.zeros(self.hidden), second.ravel(), np.zeros(self.classes)
-        return np.concatenate(parts).astype(self.features.dtype)
+        layers = (self.features.shape[1], self.hidden), (self.hidden, self.classes)
+        parts = [(rng.normal(0, np.sqrt(2 / (p + h)), h * p), np.zeros(h)) for p, h in layers]
+        return np.concatenate([*parts[0], *parts[1]]).astype(self.features.dtype)
 
-    def _layers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        p, h, c = self.features.shape[1], self.hidden, self.classes
+    def _forward(self, x: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Activations of the hidden layer, (..., B, h), weights of the second, (..., c, h), and scores."""
+        p, h, c, shape = self.features.shape[1], self.hidden, self.classes, x.shape[:-1]
         first, bias, second, last = np.split(x, np.cumsum([p * h, h, h * c]), axis=-1)
-        shape = x.shape[:-1]
-        return first.reshape(*shape, h, p), bias[..., None, :], second.reshape(*shape, c, h), last[..., None, :]
-
-    def _active(self, features: np.ndarray, first: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        return np.tanh(features @ np.swapaxes(first, -1, -2) + bias)
-
-    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        first, bias, second, last = self._layers(x)
-        active = self._active(features, first, bias)
-        miss = softmax_miss(active @ np.swapaxes(second, -1, -2) + last, targets)
-        back = (miss @ second) * (1 - np.square(active))
-        first, second = np.swapaxes(back, -1, -2) @ features, np.swapaxes(miss, -1, -2) @ active
-        parts, shape = (first, back.sum(axis=-2), second, miss.sum(axis=-2)), miss.shape[:-2]
-        return np.concatenate([part.reshape(*shape, -1) for part in parts], axis=-1)
+        first, second = first.reshape(*shape, h, p), second.reshape(*shape, c, h)
+        active = np.tanh(features @ np.swapaxes(first, -1, -2) + bias[..., None, :])
+        return active, second, active @ np.swapaxes(second, -1, -2) + last[..., None, :]
 
     def scores(self, x: np.ndarray, features: np.ndarray) -> np.ndarray:
-        first, bias, second, last = self._layers(x)
-        return self._active(features, first, bias) @ np.swapaxes(second, -1, -2) + last
+        return self._forward(x, features)[2]
+
+    def example_gradient(self, x: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        active, second, scores = self._forward(x, features)
+        miss = softmax_miss(scores, targets)
+        back = (miss @ second) * (1 - np.square(active))
+        layers = (back, features), (miss, active)
+        parts = [part for b, a in layers for part in (np.swapaxes(b, -1, -2) @ a, b.sum(axis=-2))]
+        return np.concatenate([part.reshape(*miss.shape[:-2], -1) for part in parts], axis=-1)
 
 
 NEWTON_STEPS = 20  # to a fixed point; the error is squared in each
@@ -268,16 +277,12 @@ class FixedPoint(Problem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self.activation, "FixedPoint: activation", ("linear", "tanh"))
         if self.initial is not None and self.initial.shape != self.features.shape[1:] * 2:
             raise ModelError(f"FixedPoint: initial must have shape (p, p), p = {self.features.shape[1]}")
 
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[1] ** 2
-
     def start(self, rng: np.random.Generator) -> np.ndarray:
-        return super().start(rng) if self.initial is None else self.initial.ravel().astype(self.features.dtype)
+        initial = np.zeros(self.features.shape[1] ** 2) if self.initial is None else self.initial.ravel()
+        return initial.astype(self.features.dtype)
 
     def fixed_points(self, x: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """r and G, both (..., B, p), and I - G W, (..., B, p, p), by Newton's method; the identity takes a step."""
@@ -357,12 +362,10 @@ def split(problem: P, workers: int, *, concentration: float = np.inf, seed: int 
     shares = []
     for size in (len(part) for part in np.array_split(y, workers)):
         mix = np.ones(len(pools)) if concentration == np.inf else rng.dirichlet(np.full(len(pools), concentration))
-        shares.append(np.array([_take(pools, mix, rng) for _ in range(size)]))
-    return replace(problem, shares=tuple(np.sort(share) for share in shares))
-
-
-def _take(pools: list[list[int]], mix: np.ndarray, rng: np.random.Generator) -> int:
-    """An example, of a class drawn by its weight in the mix and what is left; by the latter where the former fails."""
-    left = np.array([len(pool) for pool in pools], float)
-    weights = mix * left if (mix * left).sum() > 0 else left
-    return pools[rng.choice(len(pools), p=weights / weights.sum())].pop()
+        share = []
+        for _ in range(size):
+            left = np.array([len(pool) for pool in pools], float)
+            weights = mix * left if (mix * left).sum() > 0 else left  # none left of the classes in the mix: any other
+            share.append(pools[rng.choice(len(pools), p=weights / weights.sum())].pop())
+        shares.append(np.sort(share))
+    return replace(problem, shares=tuple(shares))

@@ -17,7 +17,8 @@ from ..base.drawing import COLORS, SMALL, finish_axes, new_axes, styles
 from ..base.errors import ModelError
 from ..base.estimates import normal_quantile
 from ..base.files import duration_in, readable_duration
-from ..base.results import Result, counted, finite, percent
+from ..base.results import Result, counted, finite, percent, rows_of
+from ..curves.plan import in_use
 from ..report import report_page
 from ..scheduling.curves import StagedCurve, TableCurve
 from ..scheduling.jobs import ClusterJob
@@ -25,7 +26,6 @@ from .loop import Descent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
 
 #: Of what is often compared; the same in every figure.
 OFTEN = ("local-sgd", "adacomm", "overlap-local-sgd", "top-k", "block-sign", "block-sign-local", "adaquant", "sync")
@@ -81,22 +81,6 @@ def plot_time_to_target(comparisons: Sequence[Comparison], *, ax: Axes | None = 
     return ax
 
 
-def comparison_data(comparison: Comparison) -> dict[str, Any]:
-    """Plain values of everything that the page of a comparison shows."""
-    on = f" on {comparison.problem}, which stands in for the job" if comparison.problem else ""
-    same = ("nodes", "target", "price_per_node_hour", "confidence", "relative")
-    return {name: getattr(comparison, name) for name in same} | {
-        "note": "; ".join(comparison.remarks),
-        "title": f"Ways of training on {comparison.workers} workers",
-        "caption": comparison.caption(),
-        "headline": f"Most probably first{on}: {comparison.best.name}." if comparison.best is not None else "",
-        "rows": comparison.to_rows(),
-        "losses": [
-            {"strategy": one.name, **_losses(one.descent)} for one in comparison.rows if one.descent is not None
-        ],
-    }
-
-
 def _losses(run: Descent) -> dict[str, list[float]]:
     """Mean seconds, and mean, least and largest loss over the seeds, to five digits, at most 100 points."""
     rows = run.to_rows()
@@ -147,12 +131,9 @@ class Comparison(Result):
     def seconds(self) -> np.ndarray:
         """Draws (TIME_DRAWS, strategies) of seconds to the target: a seed each, and one error of predicted times."""
         rng = np.random.default_rng(0)
-        error = rng.normal(size=TIME_DRAWS)
-        u = rng.random(TIME_DRAWS)
-        columns = [
-            one.seconds_to[(u * len(one.seconds_to)).astype(int)] * np.exp(error * one.spread) for one in self.rows
-        ]
-        return np.stack(columns, axis=1)
+        error, u = rng.normal(size=TIME_DRAWS), rng.random(TIME_DRAWS)
+        draws = [(one.seconds_to[(u * len(one.seconds_to)).astype(int)], one.spread) for one in self.rows]
+        return np.stack([seconds * np.exp(error * spread) for seconds, spread in draws], axis=1)
 
     @cached_property
     def interval(self) -> np.ndarray:
@@ -178,37 +159,26 @@ class Comparison(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each strategy, the fastest first; None where unknown."""
-        reach = normal_quantile(self.confidence)
-        low, middle, high = self.interval.tolist()
+        rates, spreads, sent = np.array([(r.steps_per_second, r.spread, r.bytes_per_step) for r in self.rows]).T
+        error, (low, middle, high) = normal_quantile(self.confidence) * spreads, self.interval
         steps, time = ("steps_vs_one", "time_vs_one") if self.relative else ("steps_to_target", "seconds")
-        rows = []
-        for i, one in enumerate(self.rows):
-            row: dict[str, Any] = {
-                "strategy": one.name,
-                "steps_per_second": one.steps_per_second,
-                "steps_per_second_low": one.steps_per_second * float(np.exp(-reach * one.spread)),
-                "steps_per_second_high": one.steps_per_second * float(np.exp(reach * one.spread)),
-                "bytes_per_step": one.bytes_per_step,
-                steps: finite(float(np.median(one.steps_to))),
-                time: finite(middle[i]),
-                f"{time}_low": finite(low[i]),
-                f"{time}_high": finite(high[i]),
-            }
-            if self.price_per_node_hour is not None and not self.relative:
-                row["cost"] = finite(middle[i] * self.nodes * self.price_per_node_hour / 3600)
-            chance = None if np.isnan(one.seconds_to).any() else float(self.probability_best[i])
-            rows.append(row | {"probability_best": chance})
-        order = sorted(range(len(rows)), key=lambda i: (rows[i][time] is None, rows[i][time] or 0.0))
-        return [rows[i] for i in order]
+        price = None if self.relative else self.price_per_node_hour
+        unknown = [np.isnan(row.seconds_to).any() for row in self.rows]
+        columns = {
+            "strategy": np.array([row.name for row in self.rows]), "steps_per_second": rates,
+            "steps_per_second_low": rates * np.exp(-error), "steps_per_second_high": rates * np.exp(error),
+            "bytes_per_step": sent, steps: np.array([np.median(row.steps_to) for row in self.rows]), time: middle,
+            f"{time}_low": low, f"{time}_high": high,
+            **({} if price is None else {"cost": middle * self.nodes * price / 3600}),
+            "probability_best": np.where(unknown, np.nan, self.probability_best),
+        }  # fmt: skip
+        rows = [{name: finite(value) for name, value in row.items()} for row in rows_of(columns)]
+        return sorted(rows, key=lambda row: (row[time] is None, row[time] or 0.0))
 
     def _shown_rows(self) -> list[dict[str, Any]]:
         """The rows without the interval of the rate, and without columns of which nothing is known."""
-        rows = self.to_rows()
-        hidden = {"steps_per_second_low", "steps_per_second_high"}
-        if self.best is None:
-            hidden.add("probability_best")
-        known = [name for name in rows[0] if name not in hidden and any(row[name] is not None for row in rows)]
-        return [{name: row[name] for name in known} for row in rows]
+        hidden = {"steps_per_second_low", "steps_per_second_high"} | ({"probability_best"} if not self.best else set())
+        return in_use([{name: value for name, value in row.items() if name not in hidden} for row in self.to_rows()])
 
     def to_dict(self) -> dict[str, Any]:
         about = {"workers": self.workers, "nodes": self.nodes, "target": self.target, "problem": self.problem}
@@ -231,21 +201,25 @@ class Comparison(Result):
         """The problem that stands in for the job, and limits of the answer."""
         return [*([f"trained on a stand-in, {self.problem}"] if self.problem else []), *self.remarks]
 
-    def caption(self) -> str:
-        """The answer and all notes."""
-        return "; ".join([self.answer(), *self.notes()])
-
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """One self-contained HTML file with the losses, the times to the target and their probabilities.
 
         The page recomputes costs for another price, and shows which strategies meet a deadline. It is also written to
         the ``path`` (.html), whole or not at all.
         """
-        return report_page("comparison", comparison_data(self), path=path)
+        on = f" on {self.problem}, which stands in for the job" if self.problem else ""
+        runs = [(one.name, one.descent) for one in self.rows if one.descent is not None]
+        page = self.to_dict() | {
+            "price_per_node_hour": self.price_per_node_hour,
+            "relative": self.relative,
+            "title": f"Ways of training on {self.workers} workers",
+            "caption": self.caption(),
+            "headline": f"Most probably first{on}: {self.best.name}." if self.best is not None else "",
+            "losses": [{"strategy": name, **_losses(run)} for name, run in runs],
+        }
+        return report_page("comparison", page, path=path)
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Loss against time, a line for each strategy with its range over the seeds."""
-        return plot_losses(self, ax=ax)
+    plot = plot_losses
 
 
 @dataclass(frozen=True)
@@ -323,39 +297,42 @@ def plan_strategies(
     >>> [choice.workers for choice in plan_strategies(compared, deadline=240, price_per_node_hour=1.0).choices]
     [8, 4, 1, 4]
     """
-    compared = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
+    compared = _in_seconds(comparisons, "plan_strategies")
     until = duration_in(deadline, "plan_strategies: deadline")
     for value, name in ((until, "deadline"), (price_per_node_hour, "price_per_node_hour")):
         if value is not None:
             require_number(value, f"plan_strategies: {name}", positive=True)
     require_share(chance, "plan_strategies: chance", open_ended=True)
-    if not compared or any(one.relative for one in compared):
-        other = "one in times of one worker alone; give compare a problem or a convergence law"
-        raise ModelError(f"plan_strategies: needs comparisons in seconds, got {other if compared else 'none'}")
-    if len({one.target for one in compared}) > 1:
-        raise ModelError(
-            f"plan_strategies: comparisons must be to one target, got {sorted({str(one.target) for one in compared})}; "
-            "give compare the target"
-        )
     ways = [way for comparison in compared for way in _ways(comparison, until, price_per_node_hour)]
     if not ways:
         raise ModelError("plan_strategies: no time to a loss is known; give compare a problem or a convergence law")
     in_time = [way for way in ways if way[1].probability >= chance]
     within = f"within {readable_duration(until or 0)}"
+    late, paid = until is not None, price_per_node_hour is not None
+    questions: list[tuple[bool, str, list[_Way], Callable[[_Way], tuple[float, float]]]] = [
+        (True, "fastest", ways, lambda way: (way[1].seconds, way[0])),
+        (late, f"fewest nodes {within}", in_time, lambda way: (way[0], way[1].seconds)),
+        (paid, "cheapest", ways, lambda way: (way[1].cost, way[1].seconds)),
+        (late and paid, f"cheapest {within}", in_time, lambda way: (way[1].cost, way[1].seconds)),
+    ]
     choices = []
-
-    def choose(goal: str, possible: list[_Way], merit: Callable[[_Way], tuple[float, float]]) -> None:
-        best = min((way for way in possible if np.isfinite(way[1].seconds)), key=merit, default=None)
-        choices.append(replace(best[1], goal=goal) if best else StrategyChoice(goal))
-
-    choose("fastest", ways, lambda way: (way[1].seconds, way[0]))
-    if until is not None:
-        choose(f"fewest nodes {within}", in_time, lambda way: (way[0], way[1].seconds))
-    if price_per_node_hour is not None:
-        choose("cheapest", ways, lambda way: (way[1].cost, way[1].seconds))
-    if until is not None and price_per_node_hour is not None:
-        choose(f"cheapest {within}", in_time, lambda way: (way[1].cost, way[1].seconds))
+    for asked, goal, possible, merit in questions:
+        if asked:
+            best = min((way for way in possible if np.isfinite(way[1].seconds)), key=merit, default=None)
+            choices.append(replace(best[1], goal=goal) if best else StrategyChoice(goal))
     return StrategyPlan(tuple(choices), compared[0].confidence, until)
+
+
+def _in_seconds(comparisons: Comparison | Sequence[Comparison], caller: str) -> list[Comparison]:
+    """Comparisons of which one time to one loss is known; refuses others."""
+    several = [comparisons] if isinstance(comparisons, Comparison) else list(comparisons)
+    found = "one in times of one worker alone" if any(one.relative for one in several) else "" if several else "none"
+    if len(targets := {str(one.target) for one in several}) > 1:
+        found = f"targets {', '.join(sorted(targets))}"
+    if found:
+        needed = "comparisons in seconds, to one target"
+        raise ModelError(f"{caller}: needs {needed}, got {found}; give compare a problem or a convergence law")
+    return several
 
 
 _Way = tuple[int, StrategyChoice]  # nodes, and the choice of so many workers
@@ -388,57 +365,45 @@ def job_of(
 
     Its work counts in steps of all workers on the fewest workers that were compared. Where the strategy was run on a
     problem, its work is divided into stretches between levels of the loss that take equal times on those; on other
-    numbers of workers each takes the time of the run there between the same levels, so that steps that become slower,
-    or are worth less, do so here as well. Elsewhere the job has one speed. A worker is a node; numbers of workers on
-    which the strategy does not arrive (median over the seeds) are left out, and speeds between the others are linear.
-    ``rest`` goes to `ClusterJob`.
+    numbers of workers each takes the time of the run there between the same levels. Elsewhere the job has one speed. A
+    worker is a node; numbers of workers on which the strategy does not arrive (median over the seeds) are left out, and
+    speeds between the others are linear. ``rest`` goes to `ClusterJob`.
     """
     require_count(stretches, "job_of: stretches", most=1000)
-    several = [comparisons] if isinstance(comparisons, Comparison) else comparisons
-    found = {each.workers: (each, one) for each in several for one in each.rows if one.name == strategy}
+    compared = _in_seconds(comparisons, "job_of")
+    found = {each.workers: one for each in compared for one in each.rows if one.name == strategy}
     if not found:
         raise ModelError(f"job_of: strategy must be one that was compared, got {strategy!r}")
-    if any(each.relative for each, _ in found.values()) or len({each.target for each, _ in found.values()}) > 1:
-        raise ModelError(
-            "job_of: needs comparisons in seconds, to one target; give compare a problem or a convergence law"
-        )
-    ways = {n: one for n, (_, one) in found.items() if np.isfinite(np.median(one.seconds_to))}
+    ways = {n: one for n, one in found.items() if np.isfinite(np.median(one.seconds_to))}
     if not ways:
         raise ModelError(f"job_of: {strategy!r} is not known to reach the target on any number of workers")
-    least, most = min(ways), max(ways)
-    work = float(np.median(ways[least].steps_to))
-    levels = _levels(ways[least], stretches)
-    took = {n: _seconds(one, levels) for n, one in ways.items()}
-    share = took[least] / took[least].sum()
+    least, took = min(ways), _stretches(ways, stretches)
+    work, share = float(np.median(ways[least].steps_to)), took[least] / took[least].sum()
     curves = [TableCurve({n: work * part / took[n][k] for n in ways}) for k, part in enumerate(share.tolist())]
-    limits: dict[str, Any] = {"least_nodes": least, "most_nodes": most}
+    limits: dict[str, Any] = {"least_nodes": least, "most_nodes": max(ways)}
     curve = StagedCurve(list(zip(share.tolist(), curves, strict=True)))
     return ClusterJob(name, arrival_time=arrival_time, steps=work, curve=curve, **limits, **rest)
 
 
-def _way(run: Descent, end: float) -> tuple[np.ndarray, np.ndarray]:
+def _stretches(ways: dict[int, Compared], stretches: int) -> dict[int, np.ndarray]:
+    """Seconds between common levels of the loss, all above 0, by workers; without runs those of the whole."""
+    whole = {n: float(np.median(one.seconds_to)) for n, one in ways.items()}
+    courses = {n: _course(one.descent, whole[n]) for n, one in ways.items() if one.descent is not None}
+    if len(courses) < len(ways):
+        return {n: np.array([end]) for n, end in whole.items()}
+    times, losses = courses[min(ways)]
+    levels = np.interp(times[-1] * np.arange(1, stretches) / stretches, times, losses)
+    levels = np.unique(levels[(levels < losses[0]) & (levels > losses[-1])])[::-1]
+    seconds = {}
+    for n, (times, losses) in courses.items():
+        ends = np.interp(-levels, -losses, times)
+        took = np.maximum(np.diff(ends, prepend=0.0, append=whole[n]), 1e-3 * whole[n] / (len(levels) + 1))
+        seconds[n] = took * whole[n] / took.sum()
+    return seconds
+
+
+def _course(run: Descent, end: float) -> tuple[np.ndarray, np.ndarray]:
     """Seconds, and the least loss so far, means over the seeds, from the start to ``end``."""
     times = run.times.mean(axis=0)
     losses = np.minimum.accumulate(np.where(np.isfinite(run.losses), run.losses, run.losses[:, :1]).mean(axis=0))
-    before = times < end
-    return np.append(times[before], end), np.append(losses[before], losses[-1])
-
-
-def _levels(one: Compared, stretches: int) -> np.ndarray:
-    """Losses between stretches of equal time, from high to low; none without a run."""
-    if one.descent is None:
-        return np.empty(0)
-    times, losses = _way(one.descent, float(np.median(one.seconds_to)))
-    levels = np.interp(times[-1] * np.arange(1, stretches) / stretches, times, losses)
-    return np.unique(levels[(levels < losses[0]) & (levels > losses[-1])])[::-1]
-
-
-def _seconds(one: Compared, levels: np.ndarray) -> np.ndarray:
-    """Seconds of the stretches between the levels, all above 0, that add up to the time to the target."""
-    end = float(np.median(one.seconds_to))
-    if one.descent is None:
-        return np.array([end])
-    times, losses = _way(one.descent, end)
-    at = np.interp(-levels, -losses, times)
-    took = np.maximum(np.diff(at, prepend=0.0, append=end), 1e-3 * end / (len(levels) + 1))
-    return took * end / took.sum()
+    return np.append(times[times < end], end), np.append(losses[times < end], losses[-1])

@@ -1,42 +1,24 @@
-"""What a strategy is: where gradients are taken, how they are applied, what is sent; those that send all parameters."""
+"""The update rules: where gradients are taken, when workers meet, what is sent, how it is applied."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import partial
+import math
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import get_blas_funcs
 
-from ..base.checks import require_choice, require_count, require_number, require_share
+from ..base.checks import require_choice
 from ..base.errors import ModelError
-from .problems import Problem, regular_solve
+from ..profile.synchronization import SYNCHRONIZATIONS
+from .compression import QSGD, WORD, BlockSign, Compressor, Identity, TopK
+from .problems import FIELD_CHECKS, Checked, Problem, regular_solve
 
-WORD = 32  # bits of an uncompressed number
 EVERYONE = np.ones((1, 1), bool)  # waits for all
 
 #: What a strategy keeps between steps: arrays by name; ``x`` has shape (S, n, d) or (S, 1, d).
-State = dict[str, np.ndarray]
-
-#: Checks of the numbers of strategies and compressors, by their names.
-UPDATE_RULES: dict[str, Callable[[Any, str], object]] = {
-    **dict.fromkeys(("local_steps", "initial_steps", "initial_levels", "k", "levels", "blocks"), require_count),
-    **dict.fromkeys(("trigger", "threshold", "relative"), require_number),
-    **dict.fromkeys(("momentum", "pull"), require_share),
-    **dict.fromkeys(("share", "mixing"), partial(require_number, positive=True, largest=1.0)),
-    "interval": partial(require_number, unit="seconds", positive=True),
-    "staleness_bound": partial(require_count, least=0),
-}
-
-
-def require_fields(value: Any) -> None:
-    """Refuse a dataclass with a number that breaks its rule."""
-    for one in fields(value):
-        if one.name in UPDATE_RULES:
-            UPDATE_RULES[one.name](getattr(value, one.name), f"{type(value).__name__}: {one.name}")
+State = dict[str, Any]
 
 
 class Sent(NamedTuple):
@@ -62,63 +44,55 @@ class Moment(NamedTuple):
     workers: np.ndarray = np.empty(0, int)  # whose gradients these are, shape (S,), where they complete one by one
 
 
-class Strategy(ABC):
-    """A way of training. Values are frozen; the `State` changes."""
+class Strategy(Checked):
+    """A row of the table of update rules: values are frozen; the `State` changes.
+
+    By default each worker takes steps x_i <- x_i - eta g_i, and all `meet` every ``local_steps`` of them.
+    """
 
     #: Gradients are those of all examples of a worker's share, not of a mini-batch.
     exact = False
     #: A step is one gradient of one worker, at the parameters in ``copies`` that it began with.
     one_by_one = False
     #: Each worker has parameters of its own.
-    replicas = False
-    #: What else is kept, 0 at the start: by each worker, shape (S, n, d), and in common, shape (S, 1, d).
+    replicas = True
+    #: Zero at the start: what each worker keeps, shape (S, n, d), and what all keep in common, shape (S, 1, d). Workers
+    #: that keep "v" have Nesterov's momentum, those that keep "moved" step from the ``anchor``.
     by_worker: ClassVar[tuple[str, ...]] = ()
     in_common: ClassVar[tuple[str, ...]] = ()
-
-    def __post_init__(self) -> None:
-        require_fields(self)
+    local_steps: int = 1
+    momentum: float = 0.0
 
     def begin(self, start: np.ndarray, workers: int) -> State:
         """The state before the first step; ``start`` has shape (S, d)."""
-        common, each = start[:, None].copy(), np.repeat(start[:, None], workers, axis=1)
+        anchor, each = start[:, None].copy(), np.repeat(start[:, None], workers, axis=1)
         kept = {name: np.zeros_like(each) for name in self.by_worker}
-        kept |= {name: np.zeros_like(common) for name in self.in_common}
-        return kept | {"x": each if self.replicas else common}
+        kept |= {name: np.zeros_like(anchor) for name in self.in_common}
+        return kept | {"anchor": anchor, "x": each if self.replicas else anchor.copy()}
 
-    @abstractmethod
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         """One step of every worker: change the state by gradients of shape (S, n, d), which may be overwritten."""
+        if self.momentum and "v" in self.by_worker:  # v <- momentum v + g; momentum v + g (Nesterov 1983)
+            state["v"] = self.momentum * state["v"] + gradients
+            gradients = self.momentum * state["v"] + gradients
+        anchored, meets = "moved" in self.by_worker, (moment.number + 1) % self.local_steps == 0
+        if anchored:
+            state["moved"] += moment.rate * gradients
+            np.subtract(state["anchor"], state["moved"], out=state["x"])
+        else:
+            move(state["x"], gradients, moment.rate)
+        sent = self.meet(state, moment) if meets else Sent()
+        if anchored and meets:
+            state["x"][:], state["moved"][:] = state["anchor"], 0.0
+        return sent
+
+    def meet(self, state: State, moment: Moment) -> Sent:
+        """Change the state by the workers' messages; of anchored ones only the anchor, by how far each has moved."""
+        return Sent()
 
     def model(self, state: State) -> np.ndarray:
         """The parameters that training has reached, shape (S, d)."""
-        return state["x"].mean(axis=1)
-
-
-class LocalSteps(Strategy):
-    """x_i <- x_i - eta g_i on each worker, which synchronizes with others every ``local_steps`` steps."""
-
-    replicas = True
-    local_steps: int
-
-    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        self.step(state, gradients, moment.rate)
-        return Sent() if (moment.number + 1) % self.local_steps else self.synchronize(state, moment)
-
-    def step(self, state: State, gradients: np.ndarray, rate: float) -> None:
-        """Each worker's own step."""
-        move(state["x"], gradients, rate)
-
-    @abstractmethod
-    def synchronize(self, state: State, moment: Moment) -> Sent:
-        """Change the state by the workers' messages."""
-
-
-def nesterov(momentum: float, state: State, gradients: np.ndarray) -> np.ndarray:
-    """The gradients after v <- momentum v + g: momentum v + g (Nesterov 1983)."""
-    if not momentum:
-        return gradients
-    state["v"] = momentum * state["v"] + gradients
-    return momentum * state["v"] + gradients
+        return np.asarray(state["anchor"][:, 0] if "moved" in self.by_worker else state["x"].mean(axis=1))
 
 
 def move(x: np.ndarray, gradients: np.ndarray, rate: float) -> None:
@@ -134,10 +108,10 @@ def over_workers(values: np.ndarray) -> np.ndarray:
     return np.asarray(total)
 
 
-def whole(gradients: np.ndarray, *, pieces: bool = False, ahead: bool = False) -> Sent:
-    """All gradients or parameters both ways, uncompressed."""
-    bits = WORD * gradients.shape[-1]
-    return Sent(bits, bits, synchronized=True, pieces=pieces, ahead=ahead)
+def whole(values: np.ndarray, due: bool | np.ndarray = True, *, pieces: bool = False, ahead: bool = False) -> Sent:
+    """All gradients or parameters both ways, uncompressed, in the runs where they are due."""
+    bits = WORD * values.shape[-1] * due
+    return Sent(bits, bits, due, pieces, ahead)
 
 
 @dataclass(frozen=True)
@@ -145,7 +119,7 @@ class SynchronousSGD(Strategy):
     """x <- x - eta v, where v <- momentum v + mean of the gradients (Polyak 1964)."""
 
     momentum: float = 0.0
-    in_common = ("v",)
+    replicas, in_common = False, ("v",)
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         if self.momentum:
@@ -155,12 +129,12 @@ class SynchronousSGD(Strategy):
 
 
 @dataclass(frozen=True)
-class LocalSGD(LocalSteps):
+class LocalSGD(Strategy):
     """Averages every ``local_steps`` steps (Stich, ICLR 2019; McDonald et al. 2010); 1 is synchronous SGD."""
 
     local_steps: int = 8
 
-    def synchronize(self, state: State, moment: Moment) -> Sent:
+    def meet(self, state: State, moment: Moment) -> Sent:
         state["x"][:] = over_workers(state["x"])
         return whole(state["x"], pieces=self.local_steps == 1)
 
@@ -176,37 +150,30 @@ class AdaComm(Strategy):
 
     initial_steps: int = 16
     interval: float = 60.0
-    replicas = True
-
-    def begin(self, start: np.ndarray, workers: int) -> State:
-        runs = len(start)
-        return super().begin(start, workers) | {
-            "local_steps": np.full(runs, self.initial_steps),
-            "since": np.zeros(runs, int), "decided": np.zeros(runs),  # steps since averaging; seconds
-            "first_loss": np.full(runs, np.nan), "first_rate": np.zeros(1),
-        }  # fmt: skip
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        x, before = state["x"], state["local_steps"]
-        if moment.number == 0:
-            state["first_loss"], state["first_rate"][0] = moment.problem.loss(x[:, 0]), moment.rate
+        x, loss, runs = state["x"], moment.problem.loss, len(gradients)
+        if moment.number == 0:  # since: steps since averaging; decided: when (s)
+            state |= {"first_loss": loss(x[:, 0]), "first_rate": np.float64(moment.rate), "decided": np.zeros(runs)}
+            state |= {"steps": np.full(runs, self.initial_steps), "since": np.zeros(runs, int)}
+        before = state["steps"]
         decides = (state["since"] == 0) & (moment.time - state["decided"] >= self.interval)  # all have just averaged
         if decides.any():
-            share = moment.problem.loss(x[:, 0]) * state["first_rate"][0] / (state["first_loss"] * moment.rate)
+            share = loss(x[:, 0]) * state["first_rate"] / (state["first_loss"] * moment.rate)
             wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_steps)
             chosen = np.where(wanted < before, wanted, np.ceil(before / 2))
-            state["local_steps"] = np.where(decides, np.maximum(chosen, 1), before).astype(int)
+            state["steps"] = np.where(decides, np.maximum(chosen, 1), before).astype(int)
             state["decided"] = np.where(decides, moment.time, state["decided"])
         move(x, gradients, moment.rate)
         state["since"] += 1
-        due = state["since"] >= state["local_steps"]
+        due = state["since"] >= state["steps"]
         x[due] = over_workers(x[due])
         state["since"][due] = 0
-        return whole(x)._replace(up=(bits := WORD * x.shape[-1] * due), down=bits, synchronized=due)
+        return whole(x, due)
 
 
 @dataclass(frozen=True)
-class OverlapLocalSGD(LocalSteps):
+class OverlapLocalSGD(Strategy):
     """Workers are pulled towards an anchor that was averaged one round earlier (Wang, Liang and Joshi, ICASSP 2020).
 
     At multiples of ``local_steps``: x_i <- (1 - pull) x_i + pull z; v <- momentum v + (z - mean x_i) / eta;
@@ -218,15 +185,142 @@ class OverlapLocalSGD(LocalSteps):
     momentum: float = 0.7
     in_common = ("v",)
 
-    def begin(self, start: np.ndarray, workers: int) -> State:
-        return super().begin(start, workers) | {"z": start[:, None].copy()}
-
-    def synchronize(self, state: State, moment: Moment) -> Sent:
-        x, z = state["x"], state["z"]
+    def meet(self, state: State, moment: Moment) -> Sent:
+        x, z = state["x"], state["anchor"]
         x += self.pull * (z - x)
         state["v"] = self.momentum * state["v"] + (z - over_workers(x)) / moment.rate
-        state["z"] = z - moment.rate * state["v"]
+        state["anchor"] = z - moment.rate * state["v"]
         return whole(x, ahead=True)
+
+
+@dataclass(frozen=True)
+class DoubleCompression(Strategy):
+    """Error feedback at the workers and at the server: compression errors are kept and sent later.
+
+    DoubleSqueeze (Tang et al., ICML 2019) and dist-EF-SGDM (Zheng et al., NeurIPS 2019). Worker: m <- momentum m + g,
+    p = eta (momentum m + g) + e, sends C(p), keeps e = p - C(p); server: the same with the mean of the messages. e is
+    in units of a step, so a changing learning rate needs no scaling. C is `Compressor.contract`; `Identity` gives SGD
+    with Nesterov's momentum.
+    """
+
+    compressor: Compressor = field(default_factory=TopK)
+    momentum: float = 0.0
+    local_steps: int = 1
+    by_worker, in_common = ("moved", "v", "error"), ("server_error",)
+
+    def meet(self, state: State, moment: Moment) -> Sent:
+        message = state["moved"]
+        for error in ("error", "server_error"):
+            wanted = message + state[error]
+            received = self.compressor.contract(wanted, moment.rngs)
+            state[error] = wanted - received
+            message = received.mean(axis=1, keepdims=True)
+        state["anchor"] -= received
+        bits = self.compressor.bits(received.shape[-1])
+        return Sent(bits, bits, synchronized=True)
+
+
+@dataclass(frozen=True)
+class AdaQuantFL(Strategy):
+    """Local steps whose sum is sent in more and more levels (Jhunjhunwala, Gadhikar, Joshi and Eldar, ICASSP 2021).
+
+    There are ceil(sqrt(f(w_0) / f(w_k)) initial_levels) of them, from the loss f. The way down is not compressed.
+    """
+
+    local_steps: int = 4
+    initial_levels: int = 2
+    by_worker = ("moved",)
+
+    def meet(self, state: State, moment: Moment) -> Sent:
+        anchor, loss = state["anchor"], moment.problem.loss
+        if moment.number + 1 == self.local_steps:  # the first time
+            state |= {"first_loss": loss(anchor[:, 0]), "levels": np.full((len(anchor), 1, 1), self.initial_levels)}
+        coder = QSGD(state["levels"])
+        anchor -= coder.compress(state["moved"], moment.rngs).mean(axis=1, keepdims=True)
+        share = state["first_loss"] / np.maximum(loss(anchor[:, 0]), np.finfo(float).tiny)
+        wanted = np.ceil(np.sqrt(np.maximum(share, 0.0)) * self.initial_levels)
+        state["levels"] = np.clip(wanted, 1, 2.0**31).astype(np.int64)[:, None, None]
+        return whole(anchor)._replace(up=coder.bits(anchor.shape[-1])[:, 0, 0])
+
+
+def mixing_matrix(graph: str, workers: int) -> np.ndarray:
+    """Weights with which workers on a "ring", "torus" or "complete" graph average their neighbours' values and theirs.
+
+    Shape (n, n), symmetric, rows add up to 1; every neighbour, and the worker itself, counts 1 / (degree + 1), on a
+    complete graph thus 1/n (Xiao and Boyd 2004, maximum-degree weights). A torus needs a square number of workers.
+    """
+    FIELD_CHECKS["graph"](graph, "graph")
+    alone = np.eye(math.isqrt(workers) if graph == "torus" else workers, dtype=bool)
+    joined = ~alone if graph == "complete" else np.roll(alone, 1, axis=0) | np.roll(alone, -1, axis=0)
+    if graph == "torus":
+        if len(alone) ** 2 != workers:
+            raise ModelError(f"torus: workers must be a square number, got {workers}")
+        joined = np.kron(joined, alone) | np.kron(alone, joined)
+    joined &= ~np.eye(workers, dtype=bool)
+    weights = joined / (joined.sum(axis=1).max() + 1)
+    np.fill_diagonal(weights, 1 - weights.sum(axis=1))
+    return weights
+
+
+@dataclass(frozen=True)
+class SquarmSGD(Strategy):
+    """Nesterov momentum, local steps, event-triggered compressed gossip (Singh, Data, George and Diggavi 2020).
+
+    v <- momentum v + g, x <- x - eta (momentum v + g); every ``local_steps`` steps a worker whose distance from its
+    neighbours' copy of it exceeds eta sqrt(trigger) sends them the compressed difference (`Compressor.contract`), and
+    moves by ``mixing`` times the weighted difference of the copies. Coarser compression needs a mixing below 1.
+    """
+
+    graph: str = "ring"
+    compressor: Compressor = field(default_factory=Identity)
+    local_steps: int = 1
+    trigger: float = 0.0
+    mixing: float = 1.0
+    momentum: float = 0.0
+    by_worker = ("v",)
+
+    def begin(self, start: np.ndarray, workers: int) -> State:
+        state = super().begin(start, workers)
+        return state | {"known": state["x"].copy(), "weights": mixing_matrix(self.graph, workers)}
+
+    def meet(self, state: State, moment: Moment) -> Sent:
+        x, known, weights = state["x"], state["known"], state["weights"]
+        change = x - known
+        sends = np.square(change).sum(axis=-1) > self.trigger * moment.rate**2
+        known += np.where(sends[..., None], self.compressor.contract(change, moment.rngs), 0)
+        x += (self.mixing * (weights.astype(x.dtype) @ known - known)).astype(x.dtype)
+        degree = np.count_nonzero(weights, axis=1).max() - 1  # a worker's own weight is never 0
+        bits = sends.mean(axis=1) * degree * self.compressor.bits(x.shape[-1])
+        return Sent(bits, bits, synchronized=True, partners=weights > 0)
+
+
+@dataclass(frozen=True)
+class OrderedGradient(Strategy):
+    """Workers send the change of their gradient in the order of its size, until the rest cannot matter.
+
+    After Chen, Sadler and Blum (SPAWC 2020): a worker waits in proportion to 1 over the norm of its innovation (exact
+    gradient minus the one sent last). The halting rule is ours: when j of n workers have sent and the others' norms are
+    at most r, the server halts as soon as (n - j) r is at most ``threshold`` plus ``relative`` times the norm of the
+    sum used last. The sum of gradients is then off by at most that, and the step by eta / n times that.
+    """
+
+    threshold: float = 0.0
+    relative: float = 0.1
+    exact, replicas, by_worker = True, False, ("last_sent",)
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        last = state["last_sent"]
+        norms = np.linalg.norm(gradients - last, axis=-1)
+        halt = self.threshold + self.relative * np.linalg.norm(last.sum(axis=1), axis=-1)
+        order = np.argsort(-norms, axis=1, kind="stable")
+        waiting = norms.shape[1] - np.arange(norms.shape[1])
+        enough = waiting * np.take_along_axis(norms, order, axis=1) <= halt[:, None]
+        silent = np.logical_or.accumulate(enough, axis=1)  # the first that need not send, and all after it
+        sends = np.empty_like(silent)
+        np.put_along_axis(sends, order, ~silent, axis=1)
+        last[sends] = gradients[sends]
+        state["x"] -= moment.rate * last.mean(axis=1, keepdims=True)
+        return whole(last)._replace(up=WORD * last.shape[-1] * sends.mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -240,6 +334,7 @@ class Reparameterized(Strategy):
     """
 
     first_order: bool = False
+    replicas = False
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
         x, M = state["x"], moment.problem.inverse_response(state["x"])
@@ -249,6 +344,10 @@ class Reparameterized(Strategy):
         change = step @ M if self.first_order else regular_solve(np.eye(M.shape[-1]) - step, step @ M)
         state["x"] = x - change.reshape(x.shape)
         return whole(gradients, pieces=True)
+
+
+#: Who waits for whom on a server, by name: the rows of the simulated servers, without their barrier of all.
+SERVER_RULES = {name.removesuffix("-ps"): row for name, row in SYNCHRONIZATIONS.items() if not row.drops}
 
 
 @dataclass(frozen=True)
@@ -265,48 +364,71 @@ class ServerSGD(Strategy):
     name: str = "async"
     k: int = 1
     staleness_bound: int = 0
-    one_by_one = True
+    one_by_one, replicas, in_common = True, False, ("sum",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = ("async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness")
-        require_choice(self.name, "ServerSGD: name", names)
-        if self.k > 1 and self.name in ("async", "bounded-staleness"):
+        require_choice(self.name, "ServerSGD: name", SERVER_RULES)
+        if self.k > 1 and SERVER_RULES[self.name].number != "k":
             raise ModelError(f"ServerSGD: {self.name!r} applies every gradient by itself, so k must be 1, got {self.k}")
 
     def begin(self, start: np.ndarray, workers: int) -> State:
-        if self.k > workers and self.name in ("k-sync", "k-async"):
+        rule, none = SERVER_RULES[self.name], np.zeros((len(start), workers), int)
+        if self.k > workers and rule.gathers and not rule.repeats:
             raise ModelError(f"ServerSGD: {self.name!r} needs at least k = {self.k} workers, got {workers}")
-        x, shape = start[:, None].copy(), (len(start), workers)
-        return {
-            "x": x, "copies": x.repeat(workers, axis=1), "sum": np.zeros_like(x), "waits": np.zeros(shape, bool),
-            "version": np.zeros(shape, int), "done": np.zeros(shape, int), "staleness": np.zeros(len(start)),
+        return super().begin(start, workers) | {
+            "copies": np.repeat(start[:, None], workers, axis=1), "staleness": np.zeros(len(start)),
+            "version": none.copy(), "done": none, "waits": none > 0,
         }  # fmt: skip
 
     def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
-        runs, workers = np.arange(len(gradients)), moment.workers
+        waits, version, done = (state[name] for name in ("waits", "version", "done"))
+        rule, completed = SERVER_RULES[self.name], (np.arange(len(gradients)), moment.workers)
         updates, rest = divmod(moment.number, self.k)
         due = rest + 1 == self.k
-        state["staleness"] += updates - state["version"][runs, workers]
+        state["staleness"] += updates - version[completed]
         state["sum"] += gradients
-        state["waits"][runs, workers] = True
-        state["done"][runs, workers] += 1
+        waits[completed] = True
+        done[completed] += 1
         if due:
             state["x"] -= moment.rate / self.k * state["sum"]
             state["sum"][:] = 0.0
-        if self.name in ("k-sync", "k-batch-sync"):
-            renewed = np.full_like(state["waits"], due)
-        elif self.name == "k-async":
-            renewed = state["waits"] & due
-        elif self.name == "bounded-staleness":
-            ahead = state["done"] - state["done"].min(axis=1, keepdims=True)
-            renewed = state["waits"] & (ahead <= self.staleness_bound)
-        else:
-            renewed = state["waits"].copy()
+        ahead = done - done.min(axis=1, keepdims=True) > (self.staleness_bound if rule.bounded else np.inf)
+        renewed = (waits | rule.cuts) & (due or not rule.gathers) & ~ahead
         run, worker = np.nonzero(renewed)
         state["copies"][run, worker] = state["x"][run, 0]
-        state["version"][renewed] = updates + due
-        begin = state["waits"] if self.name == "k-batch-sync" and not due else renewed
-        state["waits"] = state["waits"] & ~begin
+        version[renewed] = updates + due
+        begin = waits if rule.repeats and not due else renewed
+        state["waits"] = waits & ~begin
         bits = WORD * gradients.shape[-1]
         return Sent(bits, bits, begin=begin)
+
+
+SERVER, RANKS = "with a parameter server", "of data-parallel rounds"
+
+
+def update_rules(workers: int) -> dict[str, tuple[Strategy, dict[str, Any], str]]:
+    """The table by name: the rule, arguments of `predict` for the times of its gradients, the profile that it needs.
+
+    Without arguments its workers meet, and without a profile any will do; k is half of the workers.
+    """
+    k, backup = max(workers // 2, 1), min(workers - 1, 1)
+    late = {"strategy": "sync-ps", "backup_workers": backup}
+    stale = {"strategy": "bounded-staleness", "staleness_bound": 2}
+    half = ("k-sync", "k-batch-sync", "k-async", "k-batch-async")
+    return {
+        "sync": (SynchronousSGD(), {}, ""),
+        "local-sgd": (LocalSGD(8), {}, ""),
+        "adacomm": (AdaComm(16), {}, ""),
+        "overlap-local-sgd": (OverlapLocalSGD(2), {}, ""),
+        "top-k": (DoubleCompression(TopK(0.01)), {}, ""),
+        "block-sign": (DoubleCompression(BlockSign(8)), {}, ""),
+        "block-sign-local": (DoubleCompression(BlockSign(8), local_steps=8), {}, ""),
+        "adaquant": (AdaQuantFL(8), {}, ""),
+        "async-ps": (ServerSGD(), {"strategy": "async-ps"}, SERVER),
+        "backup-worker": (ServerSGD("k-sync", workers - backup), late, SERVER),
+        **{name: (ServerSGD(name, k), {"strategy": name, "k": k}, SERVER) for name in half},
+        "bounded-staleness": (ServerSGD("bounded-staleness", staleness_bound=2), stale, SERVER),
+        "ordered-gradient": (OrderedGradient(), {}, SERVER),
+        "squarm-ring": (SquarmSGD("ring", BlockSign(8), mixing=0.3), {}, RANKS),
+    }

@@ -20,9 +20,9 @@ from ..profile.bandwidth import nominal_bandwidth
 from ..profile.profile import Profile
 from ..profile.scenario import Scenario
 from ..transport.collectives import Link, exchange_time
-from .compression import Compressor
-from .loop import Clock, Running, Transfer
-from .strategy import WORD, Sent
+from .compression import WORD, Compressor
+from .loop import Clock, Running
+from .strategy import Sent
 
 #: Shares of all parameters' bytes between which the time of a transfer is interpolated; fastest links (bytes/s).
 SHARES, FASTEST = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0), 1e15
@@ -74,41 +74,32 @@ class Timing:
         return cast("AllReduceModel", self.synchronous.model)
 
     @cached_property
-    def computation(self) -> tuple[float, float]:
-        """Mean seconds of a typical worker's step without transfers or stragglers, and their variation coefficient."""
-        values = self.profile.values("compute")
+    def computing(self) -> Clock:
+        """Steps of every worker on servers without transfers: at its own speed, and at times as a straggler."""
+        values, names = self.profile.values("compute"), ("straggler_probability", "straggler_slowdown")
         slowness = self.batch_size / self.profile.job.batch_size / self.settings.get("accelerator_speed", 1.0)
         mean = float(values.mean()) * slowness
         if not mean > 0:
             raise ModelError("compare: the profile has no computation; profile a model that computes")
-        return mean, float(values.std(ddof=1) / values.mean()) if len(values) > 1 else 0.05
-
-    @cached_property
-    def computing(self) -> Clock:
-        """Steps of every worker on servers without transfers: at its own speed, and at times as a straggler."""
-        slowness = tuple(1 / speed for speed in self.settings.get("worker_speeds", ()))
-        names = ("straggler_probability", "straggler_slowdown")
-        law = {name: self.settings[name] for name in names if name in self.settings}
-        return Clock(*self.computation, slowness=slowness, **law)
-
-    @cached_property
-    def slowest(self) -> float:
-        """Mean seconds of the slowest worker's step."""
-        return float(self.computing.steps(np.random.default_rng(0), (20_000, self.workers)).max(axis=1).mean())
-
-    @property
-    def overlapped(self) -> float:
-        """Seconds of a synchronous round after the slowest worker's computation."""
-        return max(self.workers / self.synchronous.steps_per_second - self.slowest, 0.0)
+        return Clock(
+            mean,
+            float(values.std(ddof=1) / values.mean()) if len(values) > 1 else 0.05,
+            slowness=tuple(1 / speed for speed in self.settings.get("worker_speeds", ())),
+            **{name: self.settings[name] for name in names if name in self.settings},
+        )
 
     @cached_property
     def on_server(self) -> np.ndarray:
         """Seconds of a round on servers after the slowest worker's computation, by `SHARES` of the bytes."""
-        seconds = np.full(len(SHARES), self.overlapped)
+        computing = self.computing.steps(np.random.default_rng(0), (20_000, self.workers)).max(axis=1).mean()
+
+        def beyond(speed: Speed) -> float:
+            return max(self.workers / speed.steps_per_second - float(computing), 0.0)
+
+        seconds = np.full(len(SHARES), beyond(self.synchronous))
         for i, share in enumerate(SHARES[:-1] if self.links else ()):
             faster = {name: np.minimum(np.divide(rate, share), FASTEST) for name, rate in self.links.items()}
-            speed = self.speed(strategy="sync-ps", **faster)
-            seconds[i] = max(self.workers / speed.steps_per_second - self.slowest, 0.0)
+            seconds[i] = beyond(self.speed(strategy="sync-ps", **faster))
         return np.minimum.accumulate(seconds[::-1])[::-1]
 
     @property
@@ -144,18 +135,13 @@ class Timing:
         """Of synchronized workers; ``compression``: seconds of computation before each transfer."""
         if not self.on_servers:
             return Clock(running=partial(RunningRanks, timing=self, strategy=strategy, later=compression))
-        transfer = self._to_servers(strategy)
-        return replace(self.computing, transfer=lambda up, down: compression + transfer(up, down))
-
-    def _to_servers(self, strategy: object) -> Transfer:
-        """As long as a synchronous step's transfer of so many bytes."""
         whole = 2 * WORD * self.dimension / self.sizing(strategy)
 
-        def seconds(up: np.ndarray, down: np.ndarray) -> np.ndarray:
-            share = (up + down) / whole
-            return np.interp(share, SHARES, self.on_server) * np.maximum(share, 1.0)  # more than all: in proportion
+        def transfer(up: np.ndarray, down: np.ndarray) -> np.ndarray:
+            share = (up + down) / whole  # of a synchronous step's bytes; above 1 in proportion
+            return compression + np.interp(share, SHARES, self.on_server) * np.maximum(share, 1.0)
 
-        return seconds
+        return replace(self.computing, transfer=transfer)
 
     @cached_property
     def scale(self) -> float:

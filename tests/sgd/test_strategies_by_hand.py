@@ -1,6 +1,7 @@
-"""Every strategy against a plain loop over workers, each with one example of its own, so that nothing is drawn."""
+"""Every strategy against a plain loop over workers, each with one example of its own: only quantization is drawn."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,16 +29,9 @@ def rate(k):
     return 0.2 / (1 + k / 30)
 
 
-def told(kind, v, rng):
-    """What is received of a vector, and in how many bits; the unbiased one shrunk by 1 + its variance."""
-    d = len(v)
-    if kind == "top":  # two of six, with three bits to say which
-        return np.where(np.abs(v) >= np.sort(np.abs(v))[-2], v, 0), 2 * (32 + 3)
-    if kind == "sign":
-        return np.concatenate([np.abs(b).mean() * np.sign(b) for b in np.split(v, [2, 4])]), d + 3 * 32
-    levels, length = kind
-    rounded = np.sign(v) * np.floor(np.abs(v) / length * levels + rng) * length / levels
-    return rounded, d * math.ceil(math.log2(levels + 1)) + d + 32
+def received(compressor, v):
+    """Of each vector, where nothing is drawn."""
+    return compressor.compress(v[None], [])[0]
 
 
 def synchronous(s, k, now, draw):
@@ -77,20 +71,20 @@ def overlapped(s, k, now, draw):
     return 192, 192, "ahead"
 
 
-def compressed(kind, local_steps):
+def compressed(compressor, local_steps):
     def step(s, k, now, draw):
         s.v = 0.4 * s.v + s.g
         s.moved = s.moved + rate(k) * (0.4 * s.v + s.g)
         s.x = s.anchor - s.moved
         if (k + 1) % local_steps:
             return 0, 0, ""
-        sent = np.array([told(kind, v, None)[0] for v in s.moved + s.error])
+        sent = received(compressor, s.moved + s.error)
         s.error = s.moved + s.error - sent
-        answer, bits = told(kind, sent.mean(axis=0) + s.more, None)
+        answer = received(compressor, sent.mean(axis=0) + s.more)
         s.more = sent.mean(axis=0) + s.more - answer
         s.anchor, s.moved = s.anchor - answer, 0 * s.moved
         s.x[:] = s.anchor
-        return bits, bits, "all"
+        return (bits := compressor.bits(6)), bits, "all"
 
     return step
 
@@ -102,10 +96,11 @@ def quantized(s, k, now, draw):
     s.x = s.anchor - s.moved
     if (k + 1) % 4:
         return 0, 0, ""
-    sent = [told((s.levels, np.linalg.norm(v)), v, u) for v, u in zip(s.moved, draw(s.moved.shape), strict=True)]
-    s.anchor, s.moved = s.anchor - np.mean([one for one, _ in sent], axis=0), 0 * s.moved
+    unit, bits = np.linalg.norm(s.moved, axis=1)[:, None] / s.levels, 6 * math.ceil(math.log2(s.levels + 1)) + 6 + 32
+    sent = np.sign(s.moved) * np.floor(np.abs(s.moved) / unit + draw(s.moved.shape)) * unit
+    s.anchor, s.moved = s.anchor - sent.mean(axis=0), 0 * s.moved
     s.x[:], s.levels = s.anchor, math.ceil(math.sqrt(s.first / loss(s.anchor)) * 2)
-    return sent[0][1], 192, "all"
+    return bits, 192, "all"
 
 
 def gossiped(s, k, now, draw):
@@ -115,7 +110,7 @@ def gossiped(s, k, now, draw):
         return 0, 0, ""
     change = s.x - s.known
     speaks = (change**2).sum(axis=1) > 2.0 * rate(k) ** 2
-    s.known = s.known + [told("sign", c, None)[0] * one for c, one in zip(change, speaks, strict=True)]
+    s.known = s.known + received(SIGN, change) * speaks[:, None]
     around = (np.roll(s.known, 1, axis=0) + np.roll(s.known, -1, axis=0) + s.known) / 3
     s.x = s.x + 0.4 * (around - s.known)
     s.spoken.append(speaks.sum())
@@ -134,20 +129,12 @@ def ordered(s, k, now, draw):
     return 192 * speaks.mean(), 192, "all"
 
 
-class State:
-    """What any of them keeps: parameters, momentum, errors, what others know."""
-
-    def __init__(self):
-        self.x, self.v, self.moved, self.error, self.known, self.told = np.zeros((6, N, 6))
-        self.anchor, self.more, self.spoken = np.zeros(6), np.zeros(6), []
-
-
-SIGN = qd.BlockSign(3)
+SIGN, TOP = qd.BlockSign(3), qd.TopK(0.3)
 TOGETHER = {
     "synchronous": (qd.SynchronousSGD(0.6), synchronous), "local": (qd.LocalSGD(3), local),
     "adaptive": (qd.AdaComm(4, 25.0), adaptive), "overlapped": (qd.OverlapLocalSGD(2, 0.3, 0.6), overlapped),
-    "top": (qd.DoubleCompression(qd.TopK(0.3), 0.4, 1), compressed("top", 1)),
-    "sign": (qd.DoubleCompression(SIGN, 0.4, 3), compressed("sign", 3)),
+    "top": (qd.DoubleCompression(TOP, 0.4, 1), compressed(TOP, 1)),
+    "sign": (qd.DoubleCompression(SIGN, 0.4, 3), compressed(SIGN, 3)),
     "quantized": (qd.AdaQuantFL(4, 2), quantized),
     "gossiped": (qd.SquarmSGD("ring", SIGN, 2, 2.0, 0.4, 0.3), gossiped),
     "ordered": (qd.OrderedGradient(0.02, 0.3), ordered),
@@ -157,9 +144,11 @@ TOGETHER = {
 @pytest.mark.parametrize("name", TOGETHER)
 def test_workers_that_meet(name):
     strategy, step = TOGETHER[name]
-    done = qd.descend(PROBLEM, strategy, workers=N, steps=range(STEPS + 1), learning_rate=rate, seeds=[3],
-                      clock=CLOCK)  # fmt: skip
-    s, at, arrival, rng = State(), np.zeros(N), 0.0, np.random.default_rng([3, 0])
+    asked = {"steps": range(STEPS + 1), "learning_rate": rate, "seeds": [8, 3], "clock": CLOCK}
+    done = qd.descend(PROBLEM, strategy, workers=N, **asked)
+    kept = dict(zip(("x", "v", "moved", "error", "known", "told"), np.zeros((6, N, 6)), strict=True))
+    s = SimpleNamespace(**kept, anchor=np.zeros(6), more=np.zeros(6), spoken=[])
+    at, arrival, rng = np.zeros(N), 0.0, np.random.default_rng([3, 0])
     rows, anchored = [(0.0, 0.0, 0.0, loss(s.x[0]))], name in ("top", "sign", "quantized")
     for k in range(STEPS):
         s.g = np.array([gradient(i, x) for i, x in enumerate(s.x)])
@@ -176,11 +165,11 @@ def test_workers_that_meet(name):
             at = np.broadcast_to(at, N)
         model = s.anchor if anchored else s.x.mean(axis=0)
         rows.append((at.max(), rows[-1][1] + up, rows[-1][2] + down, loss(model)))
-    found = np.stack([done.times[0], done.up_bits[0], done.down_bits[0], done.losses[0]], axis=1)
+    found = np.stack([done.times[1], done.up_bits[1], done.down_bits[1], done.losses[1]], axis=1)
     np.testing.assert_allclose(found, rows, rtol=1e-9)
-    np.testing.assert_allclose(done.model[0], model, rtol=1e-9)
+    np.testing.assert_allclose(done.model[1], model, rtol=1e-9)
     assert done.steps.tolist() == list(range(STEPS + 1))
-    assert (done.strategy, done.seeds, done.workers, done.staleness.tolist()) == (strategy, (3,), N, [0])
+    assert (done.strategy, done.seeds, done.workers, done.staleness.tolist()) == (strategy, (8, 3), N, [0, 0])
     if s.spoken:  # sometimes some, and sometimes others
         assert len({*s.spoken}) > 2
 
@@ -188,8 +177,10 @@ def test_workers_that_meet(name):
 class Even(qd.Clock):
     """Gradients of each worker that all take as long."""
 
+    takes = np.array([1.0, 1.7, 2.3, 3.1, 0.9])
+
     def durations(self, rng, shape, batches=1.0):
-        return np.broadcast_to(np.array([1.0, 1.7, 2.3, 3.1, 0.9])[:, None], shape)
+        return np.broadcast_to(self.takes[:, None], shape)
 
 
 @pytest.mark.parametrize("name", ["async", "k-async", "k-batch-async", "k-sync", "k-batch-sync", "bounded-staleness"])
@@ -197,9 +188,8 @@ def test_workers_of_a_server(name):
     k = 1 if name in ("async", "bounded-staleness") else 3
     strategy = qd.ServerSGD(name, k, staleness_bound=2 if name == "bounded-staleness" else 0)
     done = qd.descend(PROBLEM, strategy, workers=N, steps=range(61), learning_rate=rate, seeds=1, clock=Even())
-    takes, x, version, stale = [1.0, 1.7, 2.3, 3.1, 0.9], np.zeros(6), 0, 0
-    copies, read, ends, count = [x] * N, [0] * N, list(takes), [0] * N
-    collected, waiting, rows = [], set(), [(0.0, loss(x))]
+    x, version, stale, collected, waiting = np.zeros(6), 0, 0, [], set()
+    copies, read, ends, count, rows = [x] * N, [0] * N, Even.takes.tolist(), [0] * N, [(0.0, loss(x))]
     for step in range(60):
         i = min(range(N), key=lambda i: ends[i])
         now, stale = ends[i], stale + version - read[i]
@@ -217,7 +207,7 @@ def test_workers_of_a_server(name):
         for j in renewed:
             copies[j], read[j] = x, version
         for j in set(renewed) | (waiting if name == "k-batch-sync" else set()):
-            ends[j] = now + takes[j]
+            ends[j] = now + Even.takes[j]
             waiting = waiting - {j}
         rows.append((now, loss(x)))
     np.testing.assert_allclose(np.stack([done.times[0], done.losses[0]], axis=1), rows, rtol=1e-9)
@@ -230,9 +220,7 @@ def test_runs_report_means_over_seeds():
     steps, times = np.array([0, 10, 20]), np.array([[0.0, 3.0, 5.0], [0.0, 4.0, 9.0]])
     losses, up = np.array([[4.0, 2.0, 3.0], [5.0, 4.0, 1.0]]), np.array([[0.0, 8e6, 2e7], [0.0, 4e6, 6e7]])
     done = qd.Descent(qd.LocalSGD(2), (1, 7), 3, steps, times, losses, up, 3 * up, losses, np.zeros(2))
-    last = {"step": 20.0, "seconds": 7.0, "loss": 2.0, "least": 1.0, "largest": 3.0, "megabytes_up": 5.0,
-            "megabytes_down": 15.0}  # fmt: skip
-    assert done.to_rows()[2] == pytest.approx(last)
+    assert [*done.to_rows()[2].values()] == pytest.approx([20, 7, 2, 1, 3, 5, 15])
     for reached, seconds, after in ((2.0, [3, 9], [10, 20]), (1.9, [np.inf, 9], [np.inf, 20]), (4.5, [0, 4], [0, 10])):
         assert (done.time_to(reached).tolist(), done.steps_to(reached).tolist()) == (seconds, after)
     assert done._shown_rows() == done.to_rows()

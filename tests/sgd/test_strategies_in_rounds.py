@@ -14,30 +14,26 @@ SIZE, BANDWIDTH, COMPUTED, TAIL, BUFFER = 400_000, 2e6, 0.3, 0.02, 0.012
 
 
 class Silent(qd.Strategy):
-    """Nothing is ever sent."""
+    """Nothing is ever sent; workers may wait for each other."""
+
+    def __init__(self, meeting=False):
+        self.sent = qd.Sent(synchronized=meeting)
 
     def update(self, state, gradients, moment):
-        return qd.Sent()
-
-
-class Meeting(qd.Strategy):
-    """Workers wait for each other, and send nothing."""
-
-    def update(self, state, gradients, moment):
-        return qd.Sent(synchronized=True)
+        return self.sent
 
 
 def profile(rounds, *, buckets=2, **cluster):
-    """Rounds of two ranks, each with what it waited, computed and when its buckets ended: (rounds, 2) and ends."""
+    """Rounds of two ranks: what each waited, what both computed and when the buckets ended."""
     made = []
-    for number, (waited, computed, ends) in enumerate(rounds):
-        for rank in range(2):
-            ready = computed[rank] * np.linspace(0.5, 1.0, buckets)
-            own = np.maximum(np.asarray(ends) - waited[rank], ready)
+    for number, (waits, computed, ends) in enumerate(rounds):
+        for rank, waited in enumerate(map(float, waits)):
+            ready = computed * np.linspace(0.5, 1.0, buckets)
+            own = np.maximum(np.asarray(ends) - waited, ready)
             spans = zip(ready.tolist(), own.tolist(), strict=True)
             made.append(Round(
-                rank=rank, ranks=2, number=number, waited=float(waited[rank]), computed=float(computed[rank]),
-                round_time=float(max(own[-1], computed[rank]) + waited[rank] + TAIL),
+                rank=rank, ranks=2, number=number, waited=waited, computed=computed,
+                round_time=float(max(own[-1], computed) + waited + TAIL),
                 buckets=[Bucket(SIZE // buckets, ready, ready, end) for ready, end in spans],
             ))  # fmt: skip
     return qm.Profile(
@@ -50,7 +46,7 @@ def alike(**cluster):
     """Nothing varies: two buckets, each of which a ring of two reduces in 0.1 s."""
     first = 0.5 * COMPUTED + SIZE / 2 / BANDWIDTH
     ends = [first, max(first, COMPUTED) + SIZE / 2 / BANDWIDTH]
-    return profile([([0.0, 0.0], [COMPUTED, COMPUTED], ends)] * 8, **cluster)
+    return profile([([0.0, 0.0], COMPUTED, ends)] * 8, **cluster)
 
 
 def seconds(made, *ways, workers=4, compression=0.0, **asked):
@@ -68,20 +64,15 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("asked", OPTIONS, ids=str)
-def test_special_cases_agree_under_options(asked):
+def test_special_cases_and_messages(asked):
+    """Of four ranks: top-k gathers, block sign and local SGD reduce, overlapped averaging hides what fits."""
     made = alike(bandwidth=BANDWIDTH / 0.95)
-    ways = [qd.SynchronousSGD(), qd.LocalSGD(1), Silent(), Meeting()]
+    ways = [qd.SynchronousSGD(), qd.LocalSGD(1), Silent(), Silent(meeting=True)]
     sync, every, alone, meeting = seconds(made, *ways, **asked)
     assert alone == pytest.approx(COMPUTED / asked.get("accelerator_speed", 1.0) + TAIL)
     assert [meeting, every] == pytest.approx([alone, sync])
     assert sync == pytest.approx(4 / qm.predict(made, workers=[4], **asked).at(4))
     assert sync > 1.05 * alone  # the control
-
-
-@pytest.mark.parametrize("asked", OPTIONS, ids=str)
-def test_messages_after_the_computation(asked):
-    """Of four ranks: top-k gathers, block sign and local SGD reduce, overlapped averaging hides what fits."""
-    made = alike(bandwidth=BANDWIDTH / 0.95)
     question = {name: value for name, value in asked.items() if name != "gradient_precision"}
     model = qm.predict(made, workers=[4], **question).model
     bandwidth, latency, buffer = model.link_at(4)
@@ -93,7 +84,7 @@ def test_messages_after_the_computation(asked):
 
     sign, top = qd.BlockSign(1), qd.TopK(0.4)
     ways = [*map(qd.DoubleCompression, (sign, top)), qd.LocalSGD(4), qd.OverlapLocalSGD(1), qd.OverlapLocalSGD(3)]
-    alone, summed, gathered, local, *ahead = seconds(made, Silent(), *ways, **question)
+    summed, gathered, local, *ahead = seconds(made, *ways, **question)
     size, named = (way.bits(SIZE // 4) / 8 for way in (sign, top))
     assert summed - alone == pytest.approx(taken(size), rel=0.01)
     assert gathered - alone == pytest.approx(taken(4 * named) / 2, rel=0.01)
@@ -140,8 +131,7 @@ def trained(steps, rounds, *, ranks, seed, ahead=False, warm=100):
 
 def test_every_strategy_waits_for_input():
     waits, took = trained(1, 600, ranks=2, seed=1)
-    rows = [(wait, [0.25, 0.25], [end - TAIL] * 2) for wait, end in zip(waits, took, strict=True)]
-    made = profile([(w, [0.25 - TAIL] * 2, e) for w, _, e in rows])
+    made = profile([(wait, 0.25 - TAIL, [end - TAIL] * 2) for wait, end in zip(waits, took, strict=True)])
     about = {"bandwidth": 1e14, "latency": 0.0}  # nothing is to be sent
     assert len(fit_rounds(made).loading) == 2
     for n in (2, 8):
