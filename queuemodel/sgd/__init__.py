@@ -26,6 +26,7 @@ from .strategy import (
     Moment,
     OrderedGradient,
     OverlapLocalSGD,
+    OverTheAir,
     Reparameterized,
     Sent,
     ServerSGD,
@@ -38,8 +39,8 @@ from .strategy import (
 __all__ = [
     "NAMES", "PROBLEM_KINDS", "QSGD", "AdaComm", "AdaQuantFL", "BlockSign", "Candidate", "Clock", "Compared",
     "Comparison", "Compressor", "Descent", "DoubleCompression", "FixedPoint", "Identity", "LeastSquares", "LocalSGD",
-    "LogisticRegression", "Moment", "OrderedGradient", "OverlapLocalSGD", "Perceptron", "Problem", "RandomK",
-    "Reparameterized", "Sent", "ServerSGD", "SquarmSGD", "Strategy", "StrategyPlan", "SynchronousSGD", "TopK",
+    "LogisticRegression", "Moment", "OrderedGradient", "OverTheAir", "OverlapLocalSGD", "Perceptron", "Problem",
+    "RandomK", "Reparameterized", "Sent", "ServerSGD", "SquarmSGD", "Strategy", "StrategyPlan", "SynchronousSGD", "TopK",
     "compare", "descend", "job_of", "make_problem", "mixing_matrix", "plan_strategies", "plot_losses",
     "plot_time_to_target", "split",
 ]  # fmt: skip

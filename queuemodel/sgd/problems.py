@@ -26,9 +26,9 @@ def require_positive(values: Sequence[float], what: str, *, least: int = 0) -> N
 #: Checks of the fields of problems, compressors, strategies, clocks and trainings, by name.
 FIELD_CHECKS: dict[str, Callable[[Any, str], object]] = {
     **dict.fromkeys(("batch_size", "hidden", "blocks", "local_steps", "initial_steps"), require_count),
-    **dict.fromkeys(("initial_levels", "k"), require_count),
+    **dict.fromkeys(("initial_levels", "k", "carriers"), require_count),
     **dict.fromkeys(("steps", "seeds"), partial(require_count, least=2)),
-    **dict.fromkeys(("regularization", "trigger", "threshold", "relative", "cv"), require_number),
+    **dict.fromkeys(("regularization", "trigger", "threshold", "relative", "cv", "noise"), require_number),
     **dict.fromkeys(("momentum", "pull", "straggler_probability"), require_share),
     **dict.fromkeys(("share", "mixing"), partial(require_number, positive=True, largest=1.0)),
     **dict.fromkeys(("step", "compression"), partial(require_number, unit="seconds")),
@@ -38,7 +38,7 @@ FIELD_CHECKS: dict[str, Callable[[Any, str], object]] = {
     "seed": require_seed,
     "staleness_bound": partial(require_count, least=0),
     "interval": partial(require_number, unit="seconds", positive=True),
-    "straggler_slowdown": partial(require_number, positive=True),
+    **dict.fromkeys(("straggler_slowdown", "power", "fading"), partial(require_number, positive=True)),
     "index_bits": lambda bits, what: bits is None or require_count(bits, what),
     "graph": partial(require_choice, choices=("ring", "torus", "complete")),
     "activation": partial(require_choice, choices=("linear", "tanh")),

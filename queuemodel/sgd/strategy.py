@@ -324,6 +324,45 @@ class OrderedGradient(Strategy):
 
 
 @dataclass(frozen=True)
+class OverTheAir(Strategy):
+    """Band-limited coordinate descent: a radio channel adds coordinates up (Zhang, Li and Dedeoglu, INFOCOM 2021).
+
+    Worker m has u_m = eta g_m + r_m. In each step ``carriers`` random coordinates j, the same of all workers, are sent
+    at once, one on a sub-carrier, with amplitudes sqrt(q_j) / max(h_mj, fading) over Rayleigh channels h of mean square
+    1; the noise of a sub-carrier has the standard deviation ``noise``. r_m keeps the other coordinates, and what weak
+    channels lost of these. The powers are ours: q_j = power / (sqrt(a_j) sum sqrt(a)), a_j = max over m of
+    (u_mj / max(h_mj, fading))^2, keeps each worker within ``power``, with the least variance of the mean. Not in
+    `NAMES`, as no profile shows a radio channel.
+    """
+
+    carriers: int = 16
+    power: float = 1.0
+    noise: float = 0.01
+    fading: float = 0.1
+    replicas, by_worker = False, ("rest",)
+
+    def update(self, state: State, gradients: np.ndarray, moment: Moment) -> Sent:
+        (_, n, d), u = gradients.shape, moment.rate * gradients + state["rest"]
+        k = min(self.carriers, d)
+        chosen = np.stack([rng.choice(d, k, replace=False) for rng in moment.rngs])[:, None]
+        channel = np.stack([rng.rayleigh(np.sqrt(0.5), (n, k)) for rng in moment.rngs])
+        noise = self.noise * np.stack([rng.normal(size=k) for rng in moment.rngs])
+        sent, arrives = np.take_along_axis(u, chosen, axis=-1), np.minimum(channel / self.fading, 1.0)
+        received = over_workers(arrives * sent)[:, 0] + noise / (n * np.sqrt(self.gains(sent, channel)))
+        np.put_along_axis(u, chosen, (1.0 - arrives) * sent, axis=-1)
+        state["rest"], step = u, np.zeros_like(state["x"])
+        np.put_along_axis(step, chosen, received[:, None].astype(u.dtype), axis=-1)
+        state["x"] -= step
+        return Sent(WORD * k / n, WORD * k, synchronized=True)  # one slot, whatever n
+
+    def gains(self, sent: np.ndarray, channel: np.ndarray) -> np.ndarray:
+        """Received power of a unit on each sub-carrier, q (S, k), of values sent over channels, both (S, n, k)."""
+        root = np.abs(sent / np.maximum(channel, self.fading)).max(axis=1)  # sqrt(a_j)
+        root = np.maximum(root, 1e-6 * root.max(axis=1, keepdims=True) + np.finfo(float).tiny)
+        return np.asarray(self.power / (root * root.sum(axis=1, keepdims=True)))
+
+
+@dataclass(frozen=True)
 class Reparameterized(Strategy):
     """Gradient descent on the response A = (G^-1 - W)^-1 of a `FixedPoint` problem (Zhu and Rosenbaum 2024).
 

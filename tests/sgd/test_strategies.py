@@ -148,3 +148,35 @@ def test_barrier_is_an_order_statistic(strategy, cv, batches, local_steps):
     law = stats.gamma(batches * local_steps / cv**2, scale=cv**2 / local_steps)
     found = seconds(strategy, workers=4, clock=qd.Clock(1.0, cv), steps=6_000, seeds=4)[0]
     assert found == pytest.approx(slowest(law, 4), rel=0.02)
+
+
+def test_channels_add_up_the_mean():
+    """Received is the mean of what was sent, with the noise's variance over q n^2, within each worker's power."""
+    rule, rng = qd.OverTheAir(3, power=2.0, noise=0.5, fading=1e-9), np.random.default_rng(4)
+    u, channel = rng.normal(size=(1, 4, 3)), rng.rayleigh(np.sqrt(0.5), (2000, 4, 3))
+    q = rule.gains(np.repeat(u, 2000, axis=0), channel)
+    spent = (q[:, None] * np.square(u / channel)).sum(axis=-1)
+    assert spent.max() <= 2.0 * (1 + 1e-12)
+    runs = 400
+    state = rule.begin(np.zeros((runs, 3)), 4)
+    rngs = [np.random.default_rng(i) for i in range(runs)]
+    rule.update(state, np.repeat(u, runs, axis=0), qd.Moment(0, 1.0, rngs, np.zeros(runs), SQUARES))
+    errors = -state["x"][:, 0] - u[0].mean(axis=0)
+    assert np.abs(errors.mean(axis=0)).max() < 4 * errors.std() / 20
+    total, expected = np.square(errors).sum(axis=1), (0.25 / 16 / q).sum(axis=1).mean()
+    assert total.mean() == pytest.approx(expected, abs=5 * total.std() / 20)
+
+
+def test_good_channel_is_synchronous():
+    """All coordinates, no noise and no fading: SGD; few coordinates keep the rest, and still reach the minimum."""
+    gradients, steps = np.random.default_rng(0).normal(size=(2, 4, 5)), []
+    for rule in (qd.OverTheAir(10**6, noise=0.0, fading=1e-12), qd.SynchronousSGD()):
+        state, rngs = rule.begin(np.ones((2, 5)), 4), [np.random.default_rng(i) for i in range(2)]
+        for number in range(3):
+            rule.update(state, gradients.copy(), qd.Moment(number, 0.1, rngs, np.zeros(2), SQUARES))
+        steps.append(state["x"])
+    np.testing.assert_allclose(*steps, rtol=1e-12)
+    settings = {"workers": 4, "steps": 300, "learning_rate": 0.05, "seeds": 2}
+    few = run(qd.OverTheAir(2, noise=0.0, fading=0.5), **settings)
+    assert (few.losses[:, -1] < 0.1 * few.losses[:, 0]).all()
+    assert few.up_bits[0, -1] == pytest.approx(300 * 32 * 2 / 4)
