@@ -10,22 +10,15 @@ from scipy import stats
 import queuemodel as qm
 from queuemodel import example_profile, queueing
 from queuemodel.models import order_statistic, staleness
+from tests.oracles.jobs_by_hand import on_network, profile, step
 
 SPREAD = 0.2  # of the logarithms of fetches' shares, as documented
-JOB = qm.Job(name="job", batch_size=1, parameter_bytes=1000, tensors=1)
 
 
-def profile(times, *, fetch=0.0, push=0.0, update=0.0):
-    """Steps that compute for these times and do everything one after the other."""
-    steps = [
-        qm.Step(
-            step_time=fetch + t + push + update, fetch=fetch, compute=t, push=push, update=update,
-            fetched_bytes=1000, pushed_bytes=1000,
-        )
-        for t in times
-    ]  # fmt: skip
-    cluster = qm.Cluster(workers=1, parameter_servers=1, congestion_control="cubic")
-    return qm.Profile(source=qm.Source(framework="test"), cluster=cluster, job=JOB, steps=steps)
+def at_a_barrier(times, *, form="links", strategy="sync-ps", **seconds):
+    """The model of steps that compute for these times and do everything one after the other."""
+    steps = [step(**seconds, compute=t) for t in times.tolist()]
+    return qm.fit(on_network(profile(steps), "cubic"), form=form, strategy=strategy)
 
 
 def gamma(scv, count=100):
@@ -39,27 +32,20 @@ def variation(times):
     return times.var(ddof=1) / times.mean() ** 2
 
 
-def barrier(times, workers, **demands):
-    curve = qm.predict(profile(times, **demands), workers=workers, strategy="sync-ps", method="mva")
-    assert np.all(curve.bound_lower <= curve.steps_per_second * (1 + 1e-9))
-    assert np.all(curve.steps_per_second <= curve.bound_upper * (1 + 1e-9))
-    assert np.all((curve.lower <= curve.steps_per_second) & (curve.steps_per_second <= curve.upper))
-    return curve
-
-
 @pytest.mark.parametrize("scv", [1e-13, 0.25])
 def test_round_bounds_by_slowest_and_busiest(scv):
     """At worst everything is one after the other; at best only one step's transfers, or one station of one server."""
     fetch, push, update, shards, workers = 0.05, 0.03, 0.02, (0.75, 0.25), np.array([1, 3, 60])
-    times = gamma(scv) if scv > 0.1 else np.ones(4)
-    model = qm.fit(profile(times, fetch=fetch, push=push, update=update), strategy="sync-ps").what_if(shards=shards)
-    slowest, curve = np.ones(3), model.throughput(workers)
+    times, slowest = gamma(scv) if scv > 0.1 else np.ones(4), np.ones(3)
+    curve = at_a_barrier(times, fetch=fetch, push=push, update=update).what_if(shards=shards).throughput(workers)
     if scv > 0.1:
         law = stats.gamma(1 / variation(times), scale=variation(times)).isf
         slowest = np.array([order_statistic(law, n, n) for n in workers.tolist()])
     least = slowest + fetch + push + update
     np.testing.assert_allclose(workers / curve.bound_lower, slowest + workers * (fetch + push + update), rtol=1e-6)
     np.testing.assert_allclose(workers / curve.bound_upper, np.maximum(least, workers * fetch * max(shards)), rtol=1e-6)
+    assert np.all((curve.bound_lower <= curve.steps_per_second) & (curve.steps_per_second <= curve.bound_upper))
+    assert np.all((curve.lower <= curve.steps_per_second) & (curve.steps_per_second <= curve.upper))
 
 
 @pytest.mark.parametrize("form", ["links", "single"])
@@ -68,8 +54,8 @@ def test_round_phases_by_hand(form, shards):
     """Unequal shares drawn, own times by their order statistics, spreads combined as those of independent times."""
     rng, times, workers = np.random.default_rng(2), 0.7 * gamma(0.25), np.array([1, 3, 8])
     fetch, push, update, most = 0.09, 0.03, 0.05, max(shards)
-    recorded = profile(times, fetch=fetch, push=push, update=update)
-    curve, free = (qm.fit(recorded, form=form, strategy=way).what_if(shards=shards).throughput(workers)
+    asked = {"fetch": fetch, "push": push, "update": update, "form": form}
+    curve, free = (at_a_barrier(times, strategy=way, **asked).what_if(shards=shards).throughput(workers)
                    for way in ("sync-ps", None))  # fmt: skip
     phases = (fetch * most, fetch, max(push, update) * most, push + update)
     if form == "single":  # one station serves what comes after computing
@@ -102,17 +88,6 @@ def test_computation_bounds_the_rate(changes):
     assert np.all(curve.steps_per_second <= workers / computed * (1 + 1e-9))
 
 
-def test_k_batch_async_counts_as_asynchronous():
-    for method in ("mva", "auto"):
-        free, counted = (
-            qm.predict(example_profile("alexnet-60"), workers=[2, 8], method=method, **asked)
-            for asked in ({}, {"strategy": "k-batch-async", "k": 4})
-        )
-        assert counted.steps_per_second == pytest.approx(free.steps_per_second)
-        assert counted.iterations_per_second == pytest.approx(free.steps_per_second / 4)
-        assert counted.upper == pytest.approx(free.upper)
-
-
 SIMULATED = {
     "bounded-staleness": {"staleness_bound": 2}, "k-sync": {"k": 2}, "k-batch-sync": {"k": 2}, "k-async": {"k": 2},
     "sync-ps": {"backup_workers": 1},
@@ -125,17 +100,15 @@ def test_simulated_strategies_need_operations(strategy):
     steps = [msgspec.structs.replace(step, operations=[]) for step in recorded.steps]
     phases = msgspec.structs.replace(recorded, steps=steps)
     several = msgspec.structs.replace(recorded, cluster=msgspec.structs.replace(recorded.cluster, workers=2))
-    for data, changes, match in (
-        (phases, {}, f"strategy '{strategy}' needs a profile with recorded operations; import one from traces"),
-        (several, {}, "requires a profile of one worker"),
-        (recorded, {"batch_size": 64}, f"strategy '{strategy}' cannot change batch_size"),
-        (recorded, {"method": "mva"}, "has no closed network; use method 'trace'"),
+    for verb, data, changes, match in (
+        (qm.predict, phases, {}, "needs a profile with recorded operations; import one from traces"),
+        (qm.predict, several, {}, "requires a profile of one worker"),
+        (qm.predict, recorded, {"batch_size": 64}, f"strategy '{strategy}' cannot change batch_size"),
+        (qm.predict, recorded, {"method": "mva"}, "has no closed network; use method 'trace'"),
+        (qm.fit, recorded, {}, "has no closed network; use method 'trace' of predict"),
     ):
-        with pytest.raises(qm.ModelError, match=match) as error:
-            qm.predict(data, workers=[4], **asked, **changes)
-        assert "use method 'mva'" not in str(error.value)
-    with pytest.raises(qm.ModelError, match="has no closed network; use method 'trace' of predict"):
-        qm.fit(recorded, **asked)
+        with pytest.raises(qm.ModelError, match=match):
+            verb(data, **asked, **changes)
 
 
 def test_staleness_of_unequal_workers():
@@ -152,14 +125,10 @@ def test_staleness_of_unequal_workers():
     assert staleness(one, population=5) == pytest.approx([4.0])
 
 
-def harmonic(n):
-    return sum(1 / i for i in range(1, n + 1))
-
-
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (4, 8), (8, 8), (1, 100), (100, 100), (999, 1000)])
 def test_order_statistics_of_known_laws(k, n):
-    truth = harmonic(n) - harmonic(n - k)
-    assert order_statistic(stats.expon(scale=0.5).isf, k, n) == pytest.approx(0.5 * truth, rel=1e-7)
+    exponential = sum(0.5 / i for i in range(n - k + 1, n + 1))
+    assert order_statistic(stats.expon(scale=0.5).isf, k, n) == pytest.approx(exponential, rel=1e-7)
     assert order_statistic(stats.uniform().isf, k, n) == pytest.approx(k / (n + 1), rel=1e-7)
     smallest = order_statistic(stats.weibull_min(2.0).isf, 1, n)
     assert smallest == pytest.approx(math.gamma(1.5) / n**0.5, rel=1e-7)
