@@ -15,6 +15,11 @@ WINDOW = 65_535  # bytes of a turn where tensors take turns
 STATIONS = {"fetch": "transmit[{}]", "push": "receive[{}]"}
 
 
+def links_of(key):
+    d, w, k = key
+    return (d, "server", k), (d, "worker", w)
+
+
 @dataclass
 class Worker:
     slowdown: float
@@ -54,8 +59,7 @@ class Cluster:
         self.workers = [Worker(slow, list(own)) for slow, own in zip(slowdown, records, strict=True)]
         self.capacity = {(d, "server", k): links[d] for d in range(2) for k in range(servers)}
         self.capacity |= {(d, "worker", w): rate for d in range(2) for w, rate in enumerate(worker_links[d])}
-        pairs = itertools.product(range(2), range(len(slowdown)), range(servers))
-        self.flows = {key: Flow() for key in pairs}
+        self.flows = {key: Flow() for key in itertools.product(range(2), range(len(slowdown)), range(servers))}
         self.rank, self.home, self.mode, self.awaited, self.bound, self.chunk = rank, home, mode, awaited, bound, chunk
         self.free, self.applied, self.gathered = [0.0] * servers, 0.0, {}
         self.sequence, self.timers, self.now = itertools.count(), [], 0.0
@@ -167,18 +171,13 @@ class Cluster:
         """Max-min fair rates."""
         open_, left = {key: flow for key, flow in self.flows.items() if flow.serving >= 0}, dict(self.capacity)
         while open_:
-            users = {link: [k for k in open_ if link in self.links_of(k)] for link in left}
+            users = {link: [k for k in open_ if link in links_of(k)] for link in left}
             link = min((link for link in left if users[link]), key=lambda link: left[link] / len(users[link]))
             rate = left[link] / len(users[link])
             for key in users[link]:
                 open_.pop(key).rate = rate
-                for own in self.links_of(key):
+                for own in links_of(key):
                     left[own] = max(0.0, left[own] - rate)
-
-    @staticmethod
-    def links_of(key):
-        d, w, k = key
-        return (d, "server", k), (d, "worker", w)
 
     # the end of a step
 
