@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import queuemodel as qm
-from queuemodel import example_profile
 from queuemodel.models.scaling import Prior, ScalingData, Sizes, fit_scaling
-from queuemodel.models.scaling.law import sharded, synchronous
+from queuemodel.models.scaling.law import synchronous
 from queuemodel.models.scaling.prior import of_gathers
 from queuemodel.profile.gathers import Gather, read_gathers
 from queuemodel.profile.scenario import SHARDED
@@ -33,14 +32,6 @@ def rates(model, rows):
     return np.exp(model.point(model.draws(Sizes.of(rows))))
 
 
-# Closed forms.
-
-
-@pytest.mark.parametrize("strategy", SHARDED)
-def test_scaling_without_transfers_is_linear(strategy):
-    assert law(strategy) == pytest.approx(np.ones(len(NODES)))
-
-
 @pytest.mark.parametrize("strategy", SHARDED)
 def test_gathers_are_hidden_or_exposed(strategy):
     """Far below computation the step is computation; without any it is the sum of what is sent."""
@@ -51,30 +42,6 @@ def test_gathers_are_hidden_or_exposed(strategy):
     values = {"gather": V, "latency": a, "inside_a_node": 0.1}
     assert law(strategy, compute=1e-9, **values)[1:] == pytest.approx(sent)
     assert law(strategy, compute=100.0, **values)[1:] == pytest.approx(np.full(len(k), 100.0), rel=1e-3)
-
-
-def test_all_gather_is_a_ring():
-    """Each of n ranks passes n - 1 messages on: simulated message by message."""
-    n, size, rate, latency = 6, 3e6, 1e6, 0.02
-    arrival = np.zeros((n, n))  # of each rank's part at each rank
-    free = np.zeros(n)
-    for passed in range(1, n):
-        for rank in range(n):
-            part, after = (rank - passed + 1) % n, (rank + 1) % n
-            free[rank] = max(free[rank], arrival[part, rank]) + latency + size / n / rate
-            arrival[part, after] = free[rank]
-    v = NOTHING | {"gather": np.full((1, 1), size / rate), "latency": np.full((1, 1), latency)}
-    before, _ = sharded(v, np.array([float(n)]), np.array([float(n)]), np.ones(1))
-    assert before == pytest.approx(arrival.max())
-
-
-def test_doubled_times_halve_rates():
-    rows, more = [(1, 1.0), (2, 1.05), (4, 1.3)], [placed(k, 1.0) for k in (1, 4, 16)]
-    slow, fast = (fit_scaling([placed(k, c * t) for k, t in rows], strategy="fsdp") for c in (2.0, 1.0))
-    np.testing.assert_allclose(2 * rates(slow, more), rates(fast, more), rtol=1e-9)
-
-
-# Fits.
 
 
 @pytest.mark.parametrize("strategy", SHARDED)
@@ -111,29 +78,23 @@ def test_knees_cover_those_of_the_law(known, reach):
 def test_gathers_narrow_the_knee():
     true = {"gather": -np.log(40e9), "latency": np.log(30e-6)}
     curve = [Gather(b, k, b / 40e9 * (1 - 1 / k) + 30e-6 * (8 * k - 1)) for b in (1e6, 1e8, 1e9) for k in (2, 8, 32)]
-    found = of_gathers(curve, 8)
-    for name, (mean, spread) in found.items():
+    for name, (mean, spread) in of_gathers(curve, 8).items():
         assert mean == pytest.approx(true[name], abs=0.25)
         assert spread < 0.5
-    V, lat = 2 * 7e9 / 40e9, 32 * 30e-6
-    step = law("fsdp", compute=2.4, gather=V, latency=lat)
+    step = law("fsdp", compute=2.4, gather=2 * 7e9 / 40e9, latency=32 * 30e-6)
     rows = [placed(k, t) for k, t in zip(NODES, step, strict=True)]
-    other = fit_scaling(rows, strategy="fsdp", parameters=7e9, layers=32)
-    alone, by_curve, by_job = (
-        fit_scaling(rows[:1], strategy="fsdp", parameters=7e9, layers=32, gathers=some) for some in ((), curve, other)
+    known = {"strategy": "fsdp", "parameters": 7e9, "layers": 32}
+    late = [one._replace(seconds=10 * one.seconds) for one in curve]
+    alone, by_curve, by_job, slow = (
+        fit_scaling(rows[:1], gathers=some, **known) for some in ((), curve, fit_scaling(rows, **known), late)
     )
     exact = np.interp(1 / 0.9, step / step.min(), NODES)
     ends = [np.quantile(model.knee, [0.05, 0.95]) for model in (alone, by_curve, by_job)]
     assert all(low < exact < high for low, high in ends)
     wide, *narrow = [high / low for low, high in ends]
     assert max(narrow) < 0.5 * wide
-    assert "latency of gathers is not identified" in alone.note
-    assert "not identified" not in by_curve.note
-    late = [one._replace(seconds=10 * one.seconds) for one in curve]
-    slow = fit_scaling(rows[:1], strategy="fsdp", parameters=7e9, layers=32, gathers=late)
+    assert ["not identified" in model.note for model in (alone, by_curve)] == [True, False]
     assert np.median(slow.knee) < 0.5 * np.median(by_curve.knee)
-    knee = next(p for p in by_curve.parameters if p.name == "knee")
-    assert (knee.unit, knee.identified) == ("nodes", False)
 
 
 @pytest.mark.parametrize("strategy", SHARDED)
@@ -155,8 +116,8 @@ def test_step_is_computation_and_exposed_transfers(strategy):
 def test_measured_knee_is_identified():
     step = law("fsdp", gather=0.05, latency=1e-3)
     model = fit_scaling([placed(k, t) for k, t in zip(NODES, step, strict=True)], strategy="fsdp")
-    (knee,) = [p for p in model.parameters if p.name == "knee"]
-    assert knee.identified
+    knee = model.parameters[-1]
+    assert (knee.name, knee.unit, knee.identified) == ("knee", "nodes", True)
     assert knee.value == pytest.approx(np.interp(np.log(1 / 0.9), np.log(step), NODES), rel=0.5)
     assert f"knee (10 % per GPU lost) on {knee.value:.0f} nodes" in model.note
 
@@ -167,9 +128,6 @@ def test_small_job_has_no_knee():
     assert "on over 16,384 nodes" in small.note
 
 
-# Questions.
-
-
 def test_table_of_tokens_gives_curve(tmp_path):
     text = "nodes,gpus_per_node,tokens_per_second_per_gpu\n2,8,9000\n4,8,8950\n16,8,7400\n"
     (tmp_path / "job.csv").write_text(text)
@@ -178,19 +136,6 @@ def test_table_of_tokens_gives_curve(tmp_path):
     assert curve.method == "fsdp on nodes of 8 GPUs (fitted table)"
     with pytest.raises(qm.ModelError, match="parameters needs the seconds of a step; give batch_size"):
         qm.predict(tmp_path / "job.csv", strategy="fsdp", parameters=7e9, workers=[16])
-
-
-def test_the_command_line_asks_the_same(run, tmp_path):
-    job, gathers = tmp_path / "job.csv", tmp_path / "gathers.csv"
-    job.write_text("nodes,gpus_per_node,batch_size,sequence_length,tokens_per_second_per_gpu\n1,8,2,4096,9500\n")
-    gathers.write_text("bytes,nodes,time_us\n1e8,2,2000\n1e8,16,6000\n")
-    known = {"strategy": "fsdp", "parameters": 7e9, "layers": 32, "precision": "bf16", "gathers": gathers}
-    curve = qm.predict(job, workers=[64, 512], **known)
-    typed = [part for name, value in known.items() for part in (f"--{name}", value)]
-    status, out, _ = run("predict", job, "--workers", "64,512", "--format", "csv", *typed)
-    assert status == 0
-    for rate in curve.iterations_per_second:
-        assert f"{rate:.6g}"[:6] in out
 
 
 def test_fewer_bytes_move_the_knee():
@@ -211,10 +156,10 @@ def test_other_names_of_strategies(name, said):
 
 @pytest.mark.parametrize("strategy", SHARDED)
 @pytest.mark.parametrize("profile", ["alexnet-60", "ddp-alexnet-40"])
-@pytest.mark.parametrize("ask", [qm.predict, qm.fit])
-def test_server_profiles_give_no_shards(strategy, profile, ask):
-    with pytest.raises(qm.ModelError, match=f"{strategy}.* needs a table of step times or rates"):
-        ask(example_profile(profile), strategy=strategy)
+def test_server_profiles_give_no_shards(strategy, profile):
+    for ask in (qm.predict, qm.fit):
+        with pytest.raises(qm.ModelError, match=f"{strategy}.* needs a table of step times or rates"):
+            ask(qm.example_profile(profile), strategy=strategy)
 
 
 @pytest.mark.parametrize(("asked", "said"), [
