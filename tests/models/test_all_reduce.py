@@ -10,7 +10,7 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile, predict
 from queuemodel.adapters import pytorch
-from queuemodel.models import AllReduceModel, fit_rounds, round_time, simulate
+from queuemodel.models import AllReduceModel, Slices, fit_rounds, round_time, simulate
 from queuemodel.profile import Bucket, Operation
 from queuemodel.sgd import compare
 from queuemodel.transport import (
@@ -185,6 +185,13 @@ def test_rounds_of_one_rank_are_refused(job):
     alone = msgspec.structs.replace(job[0], rounds=[r for r in job[0].rounds if r.ranks == 1])
     with pytest.raises(qm.FitError, match="two nodes"):
         predict(alone)
+
+
+@pytest.mark.parametrize(("scheme", "slices"), [("bytescheduler", 4), ("p3", 2)])
+def test_slice_cap_scales_the_credit(scheme, slices):
+    ways = {"scheme": scheme, "bucket_bytes": 2e6}, {"scheme": Slices(2e6, slices * 2e6)}
+    asked, same = (predict(example_profile("ddp-alexnet-40"), workers=[8], **way).at(8) for way in ways)
+    assert asked == pytest.approx(same)
 
 
 # Rounds from a parameter server's trace
