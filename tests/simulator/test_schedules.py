@@ -229,7 +229,8 @@ def test_host_time_stays_beside_the_link(nominal, bandwidth, down):
      ("gpu-1:2222 gpu-2:2222", None, False), ("localhost:1 localhost:2", 1e9, False)],
 )  # fmt: skip
 def test_loopback_hosts_have_no_link(hosts, bandwidth, loopback):
-    profile = profile_at(1e8, 1e8, bandwidth=bandwidth, hosts=dict(zip(("worker:0", "ps:0"), hosts.split())))  # noqa: B905
+    named = dict(zip(("worker:0", "ps:0"), hosts.split(), strict=False))
+    profile = profile_at(1e8, 1e8, bandwidth=bandwidth, hosts=named)
     networks = [simulate_operations(profile, workers=1, steps=5, bandwidth=b).settings["network"] for b in (None, 1e8)]
     assert [network == "loopback" for network in networks] == [loopback, False]
 
