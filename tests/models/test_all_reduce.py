@@ -114,7 +114,7 @@ def test_late_clocks_change_no_network():
         Bucket(b.bytes, *(t - 0.2 * r.rank for t in (b.ready, b.begin, b.end))) for b in r.buckets
     ]) for r in profile.rounds]  # fmt: skip
     assert fit_rounds(msgspec.structs.replace(profile, rounds=late)).bandwidth == pytest.approx(2e7, rel=0.005)
-    assert not fit_rounds(profile).latency_known
+    assert "hardly identifiable from two nodes" in repr(qm.fit(profile))
 
 
 def test_links_by_recorded_number_of_ranks():

@@ -27,6 +27,8 @@ def test_long_runs_keep_few_times(tmp_path):
     assert long.throughputs @ np.diff(long.times, prepend=0.0) == pytest.approx(long.steps)
     even = simulate_operations(profile_of(serial()), workers=1, steps=20_000, in_phase=True, **IDEAL)
     assert even.times == pytest.approx(even.steps / len(even.times) * np.arange(1, len(even.times) + 1))  # 1 s each
+    assert "1 worker, 1 parameter server, tensorflow, async" in repr(even)
+    assert even.bottleneck == "receive[0]"
     saved = json.loads(even.to_json(tmp_path / "run.json"))
     assert saved == json.loads((tmp_path / "run.json").read_text())
     assert (saved["times"], saved["step_time"]) == (even.times.tolist(), even.breakdown["step"])

@@ -177,6 +177,7 @@ def test_rate_and_start_time_of_links():
     links = estimate_links(profile_of(*steps, servers=2))
     assert links.transmit.rate == pytest.approx(np.quantile(rates, 0.9))
     assert links.receive == links.transmit  # nothing was pushed
+    assert links.to_frame().shape == (2, 5)
     assert links.transmit.rate_error == pytest.approx(np.std(rates))
     assert links.transmit.transfers == 33
     assert links.transmit.start_time == pytest.approx(800_000 / np.median(rates) - 800_000 / links.transmit.rate)
