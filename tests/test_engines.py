@@ -22,12 +22,11 @@ from queuemodel.simulator import trace_runs
 CI = os.environ.get("CI")
 
 KIND = JobKind("image", curve={1: 2.0, 2: 3.8, 4: 6.9, 8: 11.0}, steps=20_000, requested_nodes=4)
-STREAM = Stream([KIND], jobs=60, nodes=16)
 
 
 def study(**engine):
-    where = Nodes(STREAM.nodes)
-    return sweep(STREAM, [EqualShare(), FIFO()], loads=[0.3, 0.6], nodes=where, replications=3, **engine).to_rows()
+    asked = {"loads": [0.3, 0.6], "nodes": Nodes(16), "replications": 3}
+    return sweep(Stream([KIND], jobs=60, nodes=16), [EqualShare(), FIFO()], **asked, **engine).to_rows()
 
 
 def simulated(**engine):
@@ -86,9 +85,9 @@ def ray():
         gc.collect()
 
 
-def waits(number, gate=None):
-    """Number and process; the first two tasks of any, others once the file ``gate`` is there."""
-    while gate and number > 1 and not gate.exists():
+def waits(number, gate):
+    """Number and process; the first two tasks at once, others when the file ``gate`` is there."""
+    while number > 1 and not gate.exists():
         time.sleep(0.05)
     return number, os.getpid()
 

@@ -15,10 +15,8 @@ ROOT = Path(__file__).parent.parent
 def python(place, *arguments, **settings):
     executable = str(place / "venv" / "bin" / "python") if place else sys.executable
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        [executable, *map(str, arguments)], capture_output=True, text=True, timeout=900, check=False,
-        env=kept, **{"cwd": place, **settings},
-    )  # fmt: skip
+    asked = {"capture_output": True, "text": True, "timeout": 900, "check": False, "env": kept, "cwd": place}
+    done = subprocess.run([executable, *map(str, arguments)], **asked | settings)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

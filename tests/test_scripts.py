@@ -13,32 +13,23 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "docs", "testbed", "validation", "verification")
 #: Of each script: arguments of its smallest size, and what it prints at least.
 SCRIPTS = {
-    "benchmarks/descent.py": ("", "a plain loop"),
-    "benchmarks/rounds.py": ("", "SimPy"),
+    "benchmarks/descent.py": ("", "a plain loop"), "benchmarks/rounds.py": ("", "SimPy"),
     "benchmarks/scheduling.py": ("--jobs 300", "bytes per job"),
     "benchmarks/solvers.py": ("--quick", "FCFS, one class"),
     "benchmarks/startup.py": ("--times 1 --most 5", "times the import"),
-    "benchmarks/trace_simulator.py": ("--quick", "SimPy"),
-    "docs/scripts/approximation_errors.py": ("", "%"),
+    "benchmarks/trace_simulator.py": ("--quick", "SimPy"), "docs/scripts/approximation_errors.py": ("", "%"),
     "docs/scripts/figures.py": ("throughput", "throughput"),
     "docs/scripts/run_examples.py": ("docs/how-to/install.md", ""),
-    "docs/scripts/scheduling_study.py": ("--quick", "all"),
-    "testbed/__main__.py": ("--help", "measure"),
-    "validation/__main__.py": ("", "wrote docs/validation.md"),
-    "validation/bbr_bandwidth.py": ("", "bandwidth"),
+    "docs/scripts/scheduling_study.py": ("--quick", "all"), "testbed/__main__.py": ("--help", "measure"),
+    "validation/__main__.py": ("", "wrote docs/validation.md"), "validation/bbr_bandwidth.py": ("", "bandwidth"),
     "validation/constants.py": ("queuemodel.models.sharded.fit.replay_error", "replay_error"),
-    "validation/convergence.py": ("", "%"),
-    "validation/model_errors.py": ("", "wrote"),
-    "validation/nccl.py": ("", "%"),
-    "validation/noise_floor.py": ("", "%"),
-    "validation/pollux/__main__.py": ("--help", "--traces"),
-    "validation/sharded.py": ("", "%"),
-    "testbed/rounds/nccl_job.py": ("--help", "torchrun"),
-    "testbed/rounds/reduced.py": ("--help", "--steps"),
+    "validation/convergence.py": ("", "%"), "validation/model_errors.py": ("", "wrote"),
+    "validation/nccl.py": ("", "%"), "validation/noise_floor.py": ("", "%"),
+    "validation/pollux/__main__.py": ("--help", "--traces"), "validation/sharded.py": ("", "%"),
+    "testbed/rounds/nccl_job.py": ("--help", "torchrun"), "testbed/rounds/reduced.py": ("--help", "--steps"),
     "validation/training_runs.py": ("learn-clusters-30-cubic", "%"),
-    "verification/fuzz.py": ("--format csv --count 5", ""),
-    "verification/mutants.py": ("--help", "Usage"),
-}
+    "verification/fuzz.py": ("--format csv --count 5", ""), "verification/mutants.py": ("--help", "Usage"),
+}  # fmt: skip
 #: What others start: tests of the testbed and of live profiles, `python -m benchmarks`, and `python -m validation`.
 STARTED = {
     "benchmarks/__main__.py", "testbed/datagrams.py", "testbed/flows.py", "testbed/host.py",

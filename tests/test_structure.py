@@ -1,16 +1,22 @@
-"""What the package promises about itself: layers, and a light import."""
+"""What the package promises about itself: layers, a light import, and extras that nothing else needs."""
 
 import ast
+import configparser
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import queuemodel
 from queuemodel.base import files as units
+from tests.oracles.recorded import DATA as RECORDED
 
-PACKAGE = Path(__file__).parent.parent / "queuemodel"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "queuemodel"
+DATA = PACKAGE / "profile" / "data"
 
 #: Each layer may import itself and those before it.
 LAYERS = [
@@ -53,22 +59,10 @@ def test_imports_point_one_way(path):
         assert not later, f"{path.name} imports {later} from above"
 
 
-def circles(edges: dict[tuple[str, ...], set[tuple[str, ...]]]) -> list[list[str]]:
-    """Groups of modules that need each other, by repeatedly taking away those that need none or are needed by none."""
-    left = {name: set(needs) & set(edges) - {name} for name, needs in edges.items()}
-    while True:
-        needed = set().union(*left.values())
-        gone = {name for name, needs in left.items() if not needs or name not in needed}
-        if not gone:
-            return [sorted(".".join(name) for name in left)] if left else []
-        left = {name: needs - gone for name, needs in left.items() if name not in gone}
-
-
 def test_no_module_needs_itself():
     """Not inside a folder either, and not by an import inside a function; a folder's ``__init__`` only collects."""
     edges = {MODULES[path]: imports_of(path, anywhere=True) for path in MODULES if path.name != "__init__.py"}
-    assert circles(edges) == []
-    assert circles({("a",): {("b",)}, ("b",): {("c",)}, ("c",): {("a",)}, ("d",): {("a",)}}) == [["a", "b", "c"]]
+    TopologicalSorter({name: needs & set(edges) - {name} for name, needs in edges.items()}).prepare()
 
 
 @pytest.mark.parametrize(("modules", "folder"), [({"tensorflow", "keras"}, "tensorflow"), ({"torch"}, "pytorch")])
@@ -83,12 +77,15 @@ def test_frameworks_stay_in_their_adapter(modules, folder):
     assert users == {("adapters", folder)}
 
 
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
 def test_import_is_light():
     heavy = ("tensorflow", "keras", "torch", "matplotlib", "sympy", "pandas", "tabulate", "click")
     started = "import sys, queuemodel; print('numpy' in sys.modules)"
     code = f"{started}; queuemodel.queueing.Network; print([m for m in {heavy!r} if m in sys.modules])"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded == "False\n[]\n"
+    assert python(code).stdout == "False\n[]\n"
 
 
 def test_package_attributes_load_on_demand():
@@ -104,23 +101,74 @@ def test_package_attributes_load_on_demand():
 
 def test_profile_predictions_load_no_scipy():
     """SciPy's part that it would need takes longer to load than all else."""
-    profile = str(PACKAGE / "profile" / "data" / "alexnet-60.json")
+    asked = [str(DATA / "alexnet-60.json"), "--workers", "1:2"]
     goal = ["--epochs", "1", "--dataset-size", "1000", "--deadline", "1h"]
-    asked = ["--workers", "1:2"]
-    commands = [["--help"], ["predict", profile, *asked], ["predict", profile, *asked, "--method", "mva"],
-                ["plan", profile, *asked, *goal], ["fit", profile]]  # fmt: skip
+    commands = [["--help"], ["predict", *asked], ["predict", *asked, "--method", "mva"], ["plan", *asked, *goal],
+                ["fit", asked[0]]]  # fmt: skip
     code = (
         "import sys, contextlib; from queuemodel.cli import main\n"
         f"for command in {commands!r}:\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr): main(command)\n"
         "print([m for m in ('scipy', 'pandas', 'matplotlib', 'joblib') if m in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "[]\n"
-    assert "error:" not in result.stderr
+    done = python(code)
+    assert (done.stdout, "error:" in done.stderr) == ("[]\n", False)
 
 
 def test_test_file_names_are_unique():
     """Pytest imports them by it."""
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(set(names)) == sorted(names)
+
+
+# A prediction with nothing but what every installation has; what is missing says so in one line
+
+CONFIGURATION = configparser.ConfigParser()
+CONFIGURATION.read(ROOT / "setup.cfg")
+EXTRAS = CONFIGURATION["options.extras_require"]
+
+#: Run the command line where these modules cannot be imported.
+HIDING = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {hidden!r} or name == "google.protobuf":
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+from queuemodel.cli import main
+main({arguments!r})
+"""
+HIDDEN = ["joblib", "matplotlib", "pandas", "sympy", "tensorflow", "torch"]
+
+
+def without(hidden, *arguments):
+    return python(HIDING.format(hidden=hidden, arguments=[str(argument) for argument in arguments]))
+
+
+def test_prediction_needs_no_extra():
+    asked = ("predict", DATA / "alexnet-60.json", "--workers", "1:8", "--format", "csv")
+    bare, whole = without(HIDDEN, *asked), without([], *asked)
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert bare.stdout == whole.stdout
+    assert bare.stdout.count("\n") == 9
+
+
+def test_a_missing_extra_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    plotted = f"predict {DATA}/alexnet-60-throughputs.csv --plot x.svg"
+    imported = f"import-trace {RECORDED}/alexnet-60/trace --batch-size 1 -o x.json"
+    for words, package, name in ((plotted, "matplotlib", "plots"), (imported, "protobuf", "traces")):
+        done = without(HIDDEN, *words.split())
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert f"needs {package}: pip install {package}, or '.[{name}]' in a checkout" in done.stderr
+        assert package in EXTRAS[name]
+
+
+def test_all_extra_and_page_list_extras():
+    (named,) = re.findall(r"queuemodel\[(.*)\]", EXTRAS["all"])
+    assert set(named.split(",")) == set(EXTRAS) - {"all", "tensorflow", "torch", "notebook", "docs", "test"}
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    assert all(f"`{name}`" in page or f"[{name}]" in page for name in EXTRAS)

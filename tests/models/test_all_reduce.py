@@ -1,4 +1,4 @@
-"""Data-parallel training: from traces of one and two ranks to measurements of up to eight, and from made rounds."""
+"""Data-parallel training: from few ranks, or a server's trace, to measurements of eight ranks, and from made rounds."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,8 @@ import queuemodel as qm
 from queuemodel import example_profile, predict
 from queuemodel.adapters import pytorch
 from queuemodel.models import AllReduceModel, Slices, fit_rounds, round_time, simulate
-from queuemodel.profile import Bucket, Gradient, Round
+from queuemodel.profile import Bucket, Operation
+from queuemodel.sgd import compare
 from queuemodel.transport import (
     COLLECTIVES,
     DoubleBinaryTree,
@@ -23,29 +24,34 @@ from queuemodel.transport import (
     Ring,
     SplitServers,
 )
+from tests.oracles.by_hand import job_of, profile_of, rounds_of, serial
 from tests.oracles.recorded import DATA
 from tests.oracles.schedules import execute, routes, schedule
 
 JOBS = ("ddp-alexnet-40", "ddp-resnet50-60")
 
 
+def measured(name):
+    """Numbers of ranks, and rounds per second."""
+    rows = json.loads((DATA / "ddp" / name / "measured.json").read_text())
+    return np.array(sorted((one["workers"], one["group_steps_per_s"]) for one in rows)).T
+
+
 @pytest.fixture(scope="module", params=JOBS)
 def job(request):
     folder = DATA / "ddp" / request.param
-    measured = {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
-    return pytorch.read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32), measured
+    profile = pytorch.read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32)
+    return profile, *measured(request.param)
 
 
 def test_two_ranks_predict_eight(job):
     """Asked for: 4 % on the mean over 3 to 8, none above 8 %."""
-    profile, measured = job
-    curve = predict(profile, workers=sorted(measured))
-    truth = np.array([measured[n] for n in curve.workers.tolist()])
+    profile, ranks, truth = job
+    curve = predict(profile, workers=ranks.astype(int))
     errors = np.abs(curve.iterations_per_second / truth - 1)
     assert errors[2:].mean() < 0.02
     assert errors.max() < 0.04
-    assert np.all(curve.lower <= truth * curve.workers)
-    assert np.all(truth * curve.workers <= curve.upper)
+    assert np.all((curve.lower <= truth * ranks) & (truth * ranks <= curve.upper))
     assert np.all(curve.upper / curve.lower < 1.3)
 
 
@@ -64,8 +70,7 @@ def test_collectives_take_their_schedules_time(algorithm, place):
     inside = place.get("inside_bandwidth", 1e15) / link.bandwidth
     cluster = {"per_rack": place.get("nodes_per_rack", 99), "oversubscription": place.get("oversubscription", 1.0)}
     cluster |= {"ranks": ranks, "inside": inside}
-    curve = slow.throughput([1, 2, 3, 4, 7, 8])
-    servers = getattr(own, "servers", 0)
+    curve, servers = slow.throughput([1, 2, 3, 4, 7, 8]), getattr(own, "servers", 0)
     assert curve.nodes.tolist() == [-(-n // ranks) + servers for n in curve.workers.tolist()]
     assert f"({algorithm}, " in curve.method or algorithm not in COLLECTIVES
     for n, taken in zip(curve.workers[1:].tolist(), 1 / curve.iterations_per_second[1:], strict=True):
@@ -78,59 +83,38 @@ def test_collectives_take_their_schedules_time(algorithm, place):
         assert taken > 0.999 * (2 * (nodes - 1) / nodes if not servers else nodes > 1) * size / link.bandwidth
 
 
-SIZES = np.array([1e6, 4e6, 2e6, 3e5])
+# Rounds of a job that follows the model exactly
+
+SIZES = np.array([1_000_000, 4_000_000, 2_000_000, 300_000])
 SHARE = np.array([0.4, 0.6, 0.8, 1.0])
+
+
+def costs(ranks, bandwidth, latency):
+    work = np.array([Ring().time(size, ranks, Link(bandwidth)) for size in SIZES])
+    return work, np.full(len(SIZES), 2 * (ranks - 1) * latency)
 
 
 def true_rate(rng, ranks, bandwidth, latency, *, cv, rounds=4000):
     """Steps of all ranks per second, over many rounds."""
     computed = rng.gamma(1 / cv**2, cv**2, size=(rounds, ranks)).max(axis=1)
-    work = np.array([Ring().time(size, ranks, Link(bandwidth)) for size in SIZES])
-    wait = np.full(len(SIZES), 2 * (ranks - 1) * latency)
-    return ranks / round_time(computed[:, None] * SHARE, computed, work, wait).mean()
+    return ranks / round_time(computed[:, None] * SHARE, computed, *costs(ranks, bandwidth, latency)).mean()
 
 
-def made(rng, *, bandwidth, latency, ranks=2, rounds=12, cv=0.05, at_once=1):
-    """Rounds of a job that follows the model exactly."""
-    sizes, profile = SIZES, []
-    for number in range(rounds):
-        computed = rng.gamma(1 / cv**2, cv**2, size=ranks)
-        ready = computed[:, None] * SHARE
-        slowest, work = ready.max(axis=0), np.array([Ring().time(size, ranks, Link(bandwidth)) for size in sizes])
-        wait = np.full(len(sizes), 2 * (ranks - 1) * latency)
-        ends = [
-            float(round_time(slowest[: b + 1], np.array(0.0), work[: b + 1], wait[: b + 1], at_once=at_once))
-            for b in range(len(sizes))
-        ]
-        total = max(ends[-1], computed.max())
-        for rank in range(ranks):
-            buckets = [Bucket(int(s), float(r), float(r), e) for s, r, e in zip(sizes, ready[rank], ends, strict=True)]
-            gradients = [Gradient(int(s), float(r)) for s, r in zip(sizes, ready[rank], strict=True)]
-            profile.append(
-                Round(rank=rank, ranks=ranks, number=number, round_time=total, computed=float(computed[rank]),
-                      gradients=gradients, buckets=buckets)
-            )  # fmt: skip
-    return qm.Profile(
-        source=qm.Source(framework="made"),
-        job=qm.Job(batch_size=8, parameter_bytes=int(sizes.sum()), tensors=len(sizes)),
-        rounds=profile,
-    )
+def made(rng, *, bandwidth, latency, ranks=2, rounds=12, cv=0.05):
+    computed, (work, wait) = rng.gamma(1 / cv**2, cv**2, size=(rounds, ranks)), costs(ranks, bandwidth, latency)
+    ready = computed[..., None] * SHARE
+    ends = [round_time(ready.max(axis=1)[:, :b], np.zeros(rounds), work[:b], wait[:b]) for b in range(1, 5)]
+    return job_of(rounds_of(computed, ready, np.transpose(ends), SIZES.tolist()), SIZES.tolist())
 
 
-def test_network_is_recovered_from_rounds():
-    def late(one):
-        """Rank 1's clock is 0.2 s behind."""
-        moved = [Bucket(b.bytes, *(t - 0.2 * one.rank for t in (b.ready, b.begin, b.end))) for b in one.buckets]
-        return msgspec.structs.replace(one, buckets=moved)
-
+def test_late_clocks_change_no_network():
+    """Rank 1's clock is 0.2 s behind."""
     profile = made(np.random.default_rng(0), bandwidth=2e7, latency=1e-4)
-    fitted, clocks = (fit_rounds(msgspec.structs.replace(profile, rounds=[*map(own, profile.rounds)]))
-                      for own in (lambda one: one, late))  # fmt: skip
-    assert fitted.bandwidth == pytest.approx(2e7, rel=0.005)
-    assert clocks.bandwidth == pytest.approx(fitted.bandwidth, rel=1e-6)
-    assert fitted.computed.mean() == pytest.approx(1.0, rel=0.05)
-    assert not fitted.latency_known
-    assert "hardly identifiable from two nodes" in repr(AllReduceModel(fitted))
+    late = [msgspec.structs.replace(r, buckets=[
+        Bucket(b.bytes, *(t - 0.2 * r.rank for t in (b.ready, b.begin, b.end))) for b in r.buckets
+    ]) for r in profile.rounds]  # fmt: skip
+    assert fit_rounds(msgspec.structs.replace(profile, rounds=late)).bandwidth == pytest.approx(2e7, rel=0.005)
+    assert "hardly identifiable from two nodes" in repr(qm.fit(profile))
 
 
 def test_links_by_recorded_number_of_ranks():
@@ -163,43 +147,16 @@ def test_intervals_hold_what_they_say():
     assert np.all(halved < 0.8 * jobs), halved
 
 
-def test_unanswerable_questions_are_one_line(job):
-    alone = msgspec.structs.replace(job[0], rounds=[r for r in job[0].rounds if r.ranks == 1])
-    for data, asked, match in (
-        (alone, {}, "two nodes"),
-        (job[0], {"parameter_servers": 2}, "training on parameter servers"),
-        (job[0], {"strategy": "ring"}, "strategy must be one of"),
-        *(
-            (job[0], {"strategy": other}, "synchronous rounds only")
-            for other in ("async-ps", "sync-ps", "k-batch-async")
-        ),
-    ):
-        with pytest.raises(qm.QueueModelError, match=match):
-            predict(data, workers=[1, 2], **asked)
-    for change, match in (
-        ({"rank": 2}, "rank"), ({"round_time": -1.0}, "round_time"), ({"round_time": 1e6}, "round_time"),
-        ({"computed": 1.01}, "within round_time"),
-        ({"buckets": [Bucket(1, 0.9, 0.9, 1.0), Bucket(1, 0.1, 0.1, 0.2)]}, "order"),
-    ):  # fmt: skip
-        with pytest.raises(qm.DataError, match=match):
-            Round(**{"rank": 0, "ranks": 2, "number": 1, "round_time": 1.0, "computed": 0.9} | change)
-
-
 def test_unidentified_parameters_widen_the_interval(job):
     model = AllReduceModel(fit_rounds(job[0]))
-    notes = model.note
-    assert "latency" in notes
-    assert "oversubscription" in notes
-    told = model.what_if(latency=1e-4, nodes_per_rack=16, oversubscription=2.0)
-    assert told.note == ""
-    fitted = replace(model.fitted, computed=model.fitted.computed[:4], ready=model.fitted.ready[:4])
-    few = AllReduceModel(fitted)
-    assert "stragglers" in few.note
-
-    unknown = replace(model.fitted, covariance=np.diag([400.0, 400.0]))  # as on loopback, at times
-    widths = [np.log(one.throughput([8]).upper / one.throughput([8]).lower)[0]
-              for one in (model, few, AllReduceModel(unknown))]  # fmt: skip
+    assert all(name in model.note for name in ("latency", "oversubscription"))
+    assert model.what_if(latency=1e-4, nodes_per_rack=16, oversubscription=2.0).note == ""
+    few = replace(model, fitted=replace(model.fitted, computed=model.fitted.computed[:4], ready=model.fitted.ready[:4]))
+    unknown = replace(model, fitted=replace(model.fitted, covariance=np.diag([400.0, 400.0])))  # as on loopback
+    curves = [one.throughput([8]) for one in (model, few, unknown)]
+    widths = [np.log(curve.upper / curve.lower)[0] for curve in curves]
     assert widths[0] < widths[1] < widths[2] < np.inf
+    assert "stragglers" in few.note
 
 
 INSIDE = {"ranks_per_node": 4, "inside_bandwidth": 1e9}
@@ -210,33 +167,132 @@ SENSELESS = [
     *(({"collective": wrong}, "collective must be one of ring") for wrong in ("rng", 3, Ring)),
     ({"collective": Hierarchical(4, Link(1e9)), **INSIDE}, "collective determines"),
     ({"collective": InRacks(Ring(), 4), "nodes_per_rack": 4, "oversubscription": 2.0}, "InRacks already specifies"),
-    ({"workers": 3}, "workers is not a change of all-reduce"), ({"latency": -1.0}, "latency"),
-    ({"bandwidth": 10}, "at least 1000 bytes per second"),
+    ({"latency": -1.0}, "latency"), ({"bandwidth": 10}, "at least 1000 bytes per second"),
     (INSIDE | {"inside_bandwidth": 100}, "inside_bandwidth must be at least 1000"),
-    ({"oversubscription": 0.0, "nodes_per_rack": 3}, "oversubscription"),
+    ({"oversubscription": 0.0, "nodes_per_rack": 3}, "oversubscription"), ({"strategy": "ring"}, "strategy must be"),
+    ({"parameter_servers": 2}, "training on parameter servers"), ({"shard_group": 2}, "applies to strategy fsdp"),
+    *(({"strategy": one}, "synchronous rounds only") for one in ("async-ps", "sync-ps", "k-batch-async")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "match"), SENSELESS)
-def test_senseless_changes_are_refused(job, changes, match):
+@pytest.mark.parametrize(("asked", "match"), SENSELESS)
+def test_senseless_questions_are_refused(asked, match):
     with pytest.raises(qm.ModelError, match=match):
-        AllReduceModel(fit_rounds(job[0])).what_if(**changes)
+        predict(example_profile("ddp-alexnet-40"), workers=[1, 2], **asked)
 
 
-def test_slice_cap_scales_the_credit(job):
-    """ByteScheduler's credit is four slices, P3's two."""
-    model = AllReduceModel(fit_rounds(job[0]))
-    for scheme, slices in (("bytescheduler", 4), ("p3", 2)):
-        asked = model.what_if(scheme=scheme, bucket_bytes=2e6).throughput([8])
-        same = model.what_if(scheme=Slices(cap=2e6, credit=slices * 2e6)).throughput([8])
-        assert asked.steps_per_second == pytest.approx(same.steps_per_second)
-        other = model.what_if(scheme=Slices(cap=2e6, credit=2e5 * slices)).throughput([8])
-        assert other.steps_per_second != pytest.approx(same.steps_per_second, rel=1e-3)
+def test_rounds_of_one_rank_are_refused(job):
+    alone = msgspec.structs.replace(job[0], rounds=[r for r in job[0].rounds if r.ranks == 1])
+    with pytest.raises(qm.FitError, match="two nodes"):
+        predict(alone)
 
 
-@pytest.mark.parametrize(("bandwidth", "named"), [(5e6, False), (1.25e9, True)])
-def test_unused_bandwidth_is_noted(bandwidth, named):
-    profile = qm.example_profile("ddp-alexnet-40")
-    cluster = msgspec.structs.replace(profile.cluster, bandwidth=bandwidth)
-    note = qm.fit(msgspec.structs.replace(profile, cluster=cluster)).note
-    assert ("used little of links of 10 Gbit/s" in note) == named
+@pytest.mark.parametrize(("scheme", "slices"), [("bytescheduler", 4), ("p3", 2)])
+def test_slice_cap_scales_the_credit(scheme, slices):
+    ways = {"scheme": scheme, "bucket_bytes": 2e6}, {"scheme": Slices(2e6, slices * 2e6)}
+    asked, same = (predict(example_profile("ddp-alexnet-40"), workers=[8], **way).at(8) for way in ways)
+    assert asked == pytest.approx(same)
+
+
+# Rounds from a parameter server's trace
+
+
+def test_server_job_predicts_data_parallel():
+    """Traced by TensorFlow at 60 Mbit/s on a server; measured by PyTorch at 40 Mbit/s in rounds."""
+    ranks, rates = measured("ddp-alexnet-40")
+    profile, asked = example_profile("alexnet-60"), {"strategy": "all-reduce", "workers": ranks.astype(int)}
+    curve = predict(profile, bandwidth=40e6 / 8, **asked)
+    assert np.abs(curve.iterations_per_second / rates - 1).max() < 0.04
+    assert np.all((curve.lower <= rates * ranks) & (rates * ranks <= curve.upper))
+    assert curve.profiled_workers == 0
+    assert "steps on parameter servers" in curve.note
+    assert np.all(predict(profile, **asked).iterations_per_second[1:] > 1.2 * rates[1:])  # the control
+
+
+def test_gradients_are_ready_before_their_push():
+    operations = [
+        Operation("fetch", "w", 0.0, 0.2, 3_000_000),
+        Operation("compute", "forward", 0.2, 0.5, after=[0]),
+        Operation("compute", "upper", 0.7, 1.0, after=[1]),  # after a pause of 0.2 s
+        Operation("compute", "beside", 0.8, 1.1, after=[1]),  # 0.2 s of it beside the one before
+        Operation("compute", "lower", 1.1, 1.5, after=[2]),
+        Operation("push", "g1", 1.4, 1.7, 1_000_000, after=[4]),
+        Operation("push", "g2", 1.05, 1.3, 2_000_000, after=[2]),
+        Operation("update", "u", 1.7, 1.75, after=[5, 6]),
+    ]
+    slower = [msgspec.structs.replace(one, start=1.5 * one.start, end=1.5 * one.end) for one in operations]
+    once = Operation("push", "of this step alone", 1.4, 1.5, 500, after=[1])
+    fitted = qm.fit(profile_of([*operations, once], slower), strategy="all-reduce").fitted
+    sizes, ready = fitted.gradients
+    assert sizes.tolist() == fitted.bucket_bytes.tolist() == [2_000_000, 1_000_000]
+    np.testing.assert_allclose(ready, 1.25 * np.array([0.3 + 0.3, 0.3 + 0.4 + 0.4]))
+    np.testing.assert_allclose(fitted.ready, np.outer([1, 1.5], [0.6, 1.1]))
+    np.testing.assert_allclose(fitted.computed, [1.1, 1.65])
+    assert fitted.tail == pytest.approx(1.25 * 0.05)
+    assert fitted.single_rank_round_time == pytest.approx(1.25 * (1.1 + 0.05))
+    assert (fitted.ranks, fitted.at_once, fitted.latency) == (0, 1, 100e-6)
+    np.testing.assert_allclose(fitted.covariance, np.diag([0.05**2, np.log(4) ** 2]))
+
+
+@pytest.mark.parametrize(("fetch", "push"), [(0.2, 0.4), (0.8, 0.1)])
+def test_ring_has_the_slower_direction(fetch, push):
+    recorded = profile_of(*[serial(fetch, 0.5, push, sizes=(3e6, 3e6))] * 3)
+    fitted = qm.fit(recorded, strategy="all-reduce").fitted
+    assert fitted.bandwidth == pytest.approx(3e6 / max(fetch, push), rel=0.01)
+    computed = msgspec.structs.replace(recorded.steps[0], operations=recorded.steps[0].operations[:2])
+    with pytest.raises(qm.FitError, match="require recorded operations with gradients"):
+        qm.fit(msgspec.structs.replace(recorded, steps=[computed]), strategy="all-reduce")
+
+
+# Single messages under BBR come later than their bytes allow: in what is fitted and in what is predicted
+
+BBR = {"congestion_control": "bbr", "buffer": 0.012}
+
+
+def late(size, ranks, bandwidth, buffer=0.012):
+    """Seconds by which a message of a ring of three ranks or more comes later, as rings of plain sockets showed."""
+    return 0.0 if bandwidth * buffer > 79 * 1448 else buffer * min(1.0, size / (bandwidth * buffer) / 3.8)
+
+
+def ring_profile(framework, *, bandwidth=7e6, size=400_000, ranks=3, **cluster):
+    """Rounds whose packs follow each other, as late as the law says."""
+    took = 2 * (ranks - 1) * (size / ranks / bandwidth + late(size / ranks, ranks, bandwidth))
+    computed, moments = np.full((6, ranks), 0.1), 0.1 + took * np.arange(3)
+    ready, begin = np.full((6, ranks, 2), 0.1), np.tile(moments[:2], (6, ranks, 1))
+    rounds = rounds_of(computed, ready, np.tile(moments[1:], (6, 1)), [size, size], begin=begin)
+    return job_of(rounds, [size, size], framework=framework, batch_size=1, workers=ranks, **cluster)
+
+
+@pytest.mark.parametrize(("bandwidth", "size"), [(7e6, 400_000), (7e6, 2_000_000), (15e6, 400_000)])
+def test_bandwidth_is_found_despite_lateness(bandwidth, size):
+    """Of messages that the buffer holds to a third, that overflow it for sure, and where it holds the whole window."""
+    profile = ring_profile("tensorflow", bandwidth=bandwidth, size=size, **BBR)
+    assert fit_rounds(profile).bandwidth == pytest.approx(bandwidth, rel=0.02)
+    wire, waits = 2 * 14 * size / 8 / bandwidth, 2 * 14 * late(size / 8, 8, bandwidth)
+    curve = predict(profile, workers=[8])
+    assert 1 / curve.iterations_per_second[0] == pytest.approx(0.1 + wire + waits, rel=0.03)
+    assert curve.residence_time[0] == pytest.approx([wire, waits, 0.0], rel=0.03, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("framework", "cluster"),
+    [("tensorflow", {}), ("tensorflow", BBR | {"congestion_control": "cubic"}), ("pytorch", BBR)],
+)
+def test_lateness_for_single_messages_under_bbr(framework, cluster):
+    fitted = fit_rounds(ring_profile(framework, **cluster))
+    assert fitted.buffer == 0
+    assert fitted.bandwidth < 6.5e6
+
+
+def test_network_may_be_given_when_asked():
+    known, untold = (ring_profile("tensorflow", **network) for network in (BBR, {}))
+    for ranks in (2, 3):
+        note = predict(ring_profile("tensorflow", ranks=ranks), workers=[8]).note
+        assert ("record three ranks" in note) == (ranks == 2)
+    for verb, asked in ((predict, {"workers": [2, 4, 8]}), (simulate, {"workers": 4, "steps": 20}),
+                        (compare, {"workers": 4, "strategies": ["sync", "local-sgd"]})):  # fmt: skip
+        given, recorded, other = (verb(data, **asked, **told).to_rows()
+                                  for data, told in ((untold, BBR), (known, {}), (untold, {})))  # fmt: skip
+        assert given == recorded != other
+        with pytest.raises(qm.ModelError, match="congestion_control must be one of bbr"):
+            verb(known, **asked, congestion_control="vegas")

@@ -16,77 +16,67 @@ PROFILE = example_profile("alexnet-60")
 SMALL = qm.Instance("small", price=0.2)
 WIDE = qm.Instance("wide", price=0.26, bandwidth=125e6)
 FAST = qm.Instance("fast", price=0.75, bandwidth=125e6, accelerator_speed=4.0)
-COUNTS = range(1, 13)
+COUNTS, EXAMPLES = range(1, 13), 3 * PROFILE.job.dataset_size
+CHANGES = ({}, {"bandwidth": 125e6}, {"bandwidth": 125e6, "accelerator_speed": 4.0})
+CURVES = [qm.fit(PROFILE).what_if(**change).throughput(COUNTS) for change in CHANGES]
 
 
-def curve(one):
-    changes = {"bandwidth": one.bandwidth, "accelerator_speed": one.accelerator_speed}
-    return qm.fit(PROFILE).what_if(**{k: v for k, v in changes.items() if v is not None}).throughput(COUNTS)
-
-
-CURVES = {one.name: curve(one) for one in (SMALL, WIDE, FAST)}
-
-
-def brute(instances, good, cost):
+def brute(types, good, cost):
     """Cost, type and number of all that are good enough at the lower end of their interval."""
     found = [
-        (cost(one, n, x), one.name, n)
-        for one in instances
-        for n, x, low in zip(COUNTS, CURVES[one.name].steps_per_second, CURVES[one.name].lower, strict=True)
-        if good(low)
+        (cost(one, n, 32 * x), one.name, n)
+        for one, curve in zip(types, CURVES, strict=True)
+        for n, x, low in zip(COUNTS, curve.steps_per_second, curve.lower, strict=True)
+        if good(32 * low)
     ]
     return min(found, default=None)
+
+
+def planned(types, **asked):
+    return qm.plan_instances(PROFILE, types, workers=COUNTS, method="mva", **asked)
 
 
 @settings(max_examples=15)
 @given(st.floats(0.05, 3.0), st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3))
 def test_cheapest_type_meets_the_deadline(hours, prices):
     types = [replace(one, price=price) for one, price in zip((SMALL, WIDE, FAST), prices, strict=True)]
-    examples = 3 * PROFILE.job.dataset_size
-
-    def seconds(x):
-        return examples / (32 * x)
-
-    best = brute(types, lambda x: seconds(x) <= 3600 * hours, lambda one, n, x: seconds(x) / 3600 * (n + 1) * one.price)
-    found = qm.plan_instances(PROFILE, types, workers=COUNTS, method="mva", epochs=3, deadline=3600 * hours)
+    seconds = 3600 * hours
+    best = brute(types, lambda x: EXAMPLES / x <= seconds, lambda one, n, x: EXAMPLES / x / 3600 * (n + 1) * one.price)
+    found = planned(types, epochs=3, deadline=3600 * hours)
     if best is None:
         assert found.cheapest is None or found.cheapest.choice.probability is None
         assert found.cheapest is not None or "no type of machine will do" in repr(found)
         return
-    assert "with 95 % probability" in found.caption()
     choice = found.cheapest.choice
     assert (choice.cost, found.cheapest.instance.name, choice.workers) == (pytest.approx(best[0]), *best[1:])
     costs = [offer.choice.cost for offer in found.offers if offer.choice.probability]
     assert costs == sorted(costs)
     assert found.to_text().startswith(f"{found.cheapest.instance.name}: {found.cheapest.plan.answer()}")
-    assert any("examples to train" in note for note in found.notes())
     assert choice.cost_low < choice.cost < choice.cost_high
 
 
 @pytest.mark.parametrize("wanted", [20.0, 100.0, 230.0])
 def test_cheapest_hour_reaches_a_throughput(wanted):
-    best = brute([SMALL, WIDE, FAST], lambda x: 32 * x >= wanted, lambda one, n, x: (n + 1) * one.price)
-    found = qm.plan_instances(PROFILE, [SMALL, WIDE, FAST], workers=COUNTS, method="mva", throughput=wanted)
+    types = [SMALL, WIDE, FAST]
+    best = brute(types, lambda x: x >= wanted, lambda one, n, x: (n + 1) * one.price)
+    found = planned(types, throughput=wanted)
     row = found.to_rows()[0]
     assert (row["price_per_hour"], row["instance"], row["workers"]) == (pytest.approx(best[0]), *best[1:])
-    assert row["examples_per_second"] == pytest.approx(32 * CURVES[row["instance"]].at(row["workers"]))
+    (curve,) = [curve for one, curve in zip(types, CURVES, strict=True) if one.name == row["instance"]]
+    assert row["examples_per_second"] == pytest.approx(32 * curve.at(row["workers"]))
     assert row["examples_per_second_low"] < row["examples_per_second"] < row["examples_per_second_high"]
     assert (row["machines"], row["cost"]) == (row["workers"] + 1, None)
-    paid = qm.plan_instances(PROFILE, [SMALL, WIDE, FAST], workers=COUNTS, method="mva", throughput=wanted, epochs=3)
-    hours = 3 * PROFILE.job.dataset_size / row["examples_per_second"] / 3600
-    assert paid.to_rows()[0]["cost"] == pytest.approx(hours * best[0])
+    paid = planned(types, throughput=wanted, epochs=3).to_rows()[0]
+    assert paid["cost"] == pytest.approx(EXAMPLES / row["examples_per_second"] / 3600 * best[0])
     json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
 def test_servers_are_paid_latency_for_ranks():
-    found = qm.plan_instances(PROFILE, [SMALL], workers=[4], method="mva", throughput=1.0, parameter_servers=2)
-    assert found.offers[0].hourly == pytest.approx(6 * 0.2)
+    assert planned([SMALL], throughput=1.0, parameter_servers=2).offers[0].hourly == pytest.approx(3 * 0.2)
     near, far = (qm.Instance(name, price=1.0, latency=latency) for name, latency in (("near", 1e-6), ("far", 0.1)))
     found = qm.plan_instances(example_profile("ddp-alexnet-40"), [far, near], workers=[4], throughput=1.0)
     speed = {offer.instance.name: offer.curve.steps_per_second[0] for offer in found.offers}
     assert speed["near"] > 1.2 * speed["far"]
-    with pytest.raises(qm.ModelError, match="instance 'near': latency applies to"):
-        qm.plan_instances(PROFILE, [near], throughput=1.0)
 
 
 def test_marginal_speedup_stops_at_first_miss():
@@ -108,21 +98,18 @@ def test_marginal_speedup_stops_at_first_miss():
     ({"throughput": -1.0}, "throughput must be finite and > 0"),
     ({"throughput": 1.0, "instances": []}, "at least one type of machine"),
     ({"throughput": 1.0, "instances": "types.csv"}, "expected Instances, got str; `read_instances` reads them"),
+    ({"throughput": 1.0, "instances": [replace(SMALL, latency=1.0)]}, "instance 'small': latency applies to"),
 ])  # fmt: skip
-def test_senseless_questions_are_one_line(question, match):
-    with pytest.raises(qm.ModelError, match=rf"\A.*{match}.*\Z"):
+def test_senseless_questions_are_refused(question, match):
+    with pytest.raises(qm.ModelError, match=match):
         qm.plan_instances(PROFILE, **{"instances": [SMALL], "method": "mva"} | question)
-
-
-def read(tmp_path, text):
-    (tmp_path / "types.csv").write_text(text)
-    return qm.read_instances(tmp_path / "types.csv")
 
 
 def test_units_and_what_is_left_out(tmp_path):
     text = "name,price,bandwidth,latency,accelerator_speed\nsmall,0.2,,,\nfast,2,10Gbit/s,50us,4\n"
+    (tmp_path / "types.csv").write_text(text)
     fast = qm.Instance("fast", price=2.0, bandwidth=1.25e9, accelerator_speed=4.0, latency=50 * 1e-6)
-    assert read(tmp_path, text) == [qm.Instance("small", price=0.2), fast]
+    assert qm.read_instances(tmp_path / "types.csv") == [SMALL, fast]
 
 
 @pytest.mark.parametrize(("text", "match"), [
@@ -132,8 +119,14 @@ def test_units_and_what_is_left_out(tmp_path):
     ("name,price,bandwidth\na,1,10B/s\n", "line 2: bandwidth: bandwidth must be at least 1000 bytes per second"),
 ])  # fmt: skip
 def test_bad_file_names_its_line(tmp_path, text, match):
-    with pytest.raises(qm.DataError, match=rf"\A.*{match}.*\Z"):
-        read(tmp_path, text)
-    for values in ({"price": math.nan}, {"price": 1, "bandwidth": 0}, {"price": 1, "latency": -1e-6}, {"price": "1"}):
-        with pytest.raises(qm.ModelError, match="instance 'a'"):
-            qm.Instance("a", **values)
+    (tmp_path / "types.csv").write_text(text)
+    with pytest.raises(qm.DataError, match=match):
+        qm.read_instances(tmp_path / "types.csv")
+
+
+@pytest.mark.parametrize("wrong", [
+    {"price": math.nan}, {"price": 1, "bandwidth": 0}, {"price": 1, "latency": -1e-6}, {"price": "1"},
+])  # fmt: skip
+def test_bad_instances_are_refused(wrong):
+    with pytest.raises(qm.ModelError, match="instance 'a'"):
+        qm.Instance("a", **wrong)

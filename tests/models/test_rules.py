@@ -1,10 +1,10 @@
-"""The closed network of a profile: against exact networks, the simulation, measurements, and what every job keeps."""
+"""Rules of the closed network: against exact networks, measurements and the rules by hand; links not filled."""
 
-import itertools
 import json
 import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,7 @@ from scipy import stats
 import queuemodel as qm
 from queuemodel import example_profile, queueing
 from testbed.recordings import unpacked
+from tests.oracles.by_hand import profile_of, serial
 from tests.oracles.jobs_by_hand import on_network, profile, step
 
 SERIES = Path(__file__).parents[2] / "validation" / "data" / "testbed" / "parameter_servers"
@@ -98,13 +99,6 @@ def test_unknown_congestion_control_widens_to_bbr():
     np.testing.assert_allclose(shared.steps_per_second, bbr.steps_per_second)
 
 
-def test_unequal_workers_on_servers_are_refused():
-    model = qm.fit(profile())
-    for one, other in itertools.permutations(({"parameter_servers": 2}, {"worker_speeds": [1.0, 0.5]})):
-        with pytest.raises(qm.ModelError, match="2 parameter servers"):
-            model.what_if(**one).what_if(**other)
-
-
 def shares_by_hand(j, n, Q, other, least, busy):
     """Mean share of a link that j of n workers use under BBR; of the others each is in the other direction by chance.
 
@@ -182,22 +176,14 @@ def test_approximate_rules_by_hand(phases, shards, overlap, buffer, seed):
     assert ("exact" in curve.method) == (settled == 0 and least is None and len(shards) == 1)
 
 
-# What is measured besides a profile.
-
-
-def calibrated(*points, **asked):
-    return qm.predict(example_profile("alexnet-60"), workers=[1, 2, 4, 8], method="mva", throughputs=points, **asked)
-
-
 def test_outliers_are_named_and_downweighted():
     """A contradiction of the model widens the interval."""
-
-    def points(*rates):
-        return [qm.Measurement(workers=4, steps_per_second=rate) for rate in rates]
-
-    alike, odd, elsewhere = (calibrated(*points(*rates)) for rates in ((1.7, 1.69), (1.7, 1.68, 2.5), (1.3, 1.31)))
+    recorded, asked = example_profile("alexnet-60"), {"workers": [1, 2, 4, 8], "method": "mva"}
+    alike, odd, again, elsewhere = (
+        qm.predict(recorded, throughputs=[qm.Measurement(workers=4, steps_per_second=x) for x in rates], **asked)
+        for rates in ((1.7, 1.69), (1.7, 1.68, 2.5), (2.5, 1.68, 1.7), (1.3, 1.31))
+    )
     assert "2.5 steps/s with 4 workers: does not fit" in odd.note
-    again = calibrated(*points(2.5, 1.68, 1.7))
     for name in ("steps_per_second", "lower", "upper"):
         np.testing.assert_allclose(getattr(again, name), getattr(odd, name), rtol=1e-6)
     assert "fit" not in alike.note + elsewhere.note
@@ -205,3 +191,82 @@ def test_outliers_are_named_and_downweighted():
     assert elsewhere.at(4) == pytest.approx(1.31, rel=0.03)
     widths = [np.log(curve.upper / curve.lower) for curve in (alike, elsewhere)]
     assert np.all(widths[1][[0, 1, 3]] > 1.5 * widths[0][[0, 1, 3]])
+
+
+# Links that one worker does not fill: seen in the steps' rates, and nothing is made of links that are full
+
+SIZE, COMPUTE = 1_000_000, 0.5
+LINK_EFFICIENCY = 0.95  # of a link's nominal rate, as documented
+UNFILLED = "the same bytes took much longer in most steps than in the best"
+ERRATIC = [1e6, 2e6, 1.2e6, 4e6, 1e6, 1.5e6]
+LOOPBACK = {"ps": "a:1", "worker": "a:2"}
+
+
+def at_rates(rates, *, back=1.0, operations=True, **known):
+    """A step for each rate (bytes per second), that of its fetch, and ``back`` times of its push, of half the bytes."""
+    steps = [serial(SIZE / r, COMPUTE, SIZE / r / 2 / back, sizes=(SIZE, SIZE // 2)) for r in rates]
+    made = profile_of(*steps, **known)
+    bare = [msgspec.structs.replace(one, operations=[]) for one in made.steps]
+    return made if operations else msgspec.structs.replace(made, steps=bare)
+
+
+def asked(profile, n, method="mva", **changes):
+    return qm.predict(profile, workers=n, method=method, **changes)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(0.95, 1.0), min_size=5, max_size=12), st.integers(0, 2))
+def test_full_links_are_recognized(shares, late):
+    assert UNFILLED not in asked(at_rates(4e6 * np.array([*shares, *[0.3] * late])), [1]).note
+
+
+@pytest.mark.parametrize(("rates", "known", "seen"), [
+    (ERRATIC, {}, True), (ERRATIC[:4], {}, False), (1000 * np.array(ERRATIC), {}, False),
+    (ERRATIC, {"operations": False}, False), (ERRATIC, {"workers": 2}, False), (ERRATIC, {"hosts": LOOPBACK}, False),
+], ids=["unfilled", "few steps", "a millisecond", "no operations", "two workers", "one machine"])  # fmt: skip
+def test_unfilled_links_are_recognized(rates, known, seen):
+    assert (UNFILLED in asked(at_rates(rates, **known), [1]).note) == seen
+
+
+@pytest.mark.parametrize("method", ["mva", "trace"])
+def test_unfilled_link_scales_until_full(method):
+    """Each of n workers is held to one's mean rate while they use less than the link together."""
+    profile, full = (at_rates(rates, bandwidth=1e9, **SHARED) for rates in (ERRATIC, [1e6] * 6))
+    curve, queued = asked(profile, [1, 2, 4], method), asked(full, [4], method)
+    assert curve.steps_per_second == pytest.approx(curve.at(1) * np.array([1, 2, 4]), rel=0.02)
+    assert curve.at(1) == pytest.approx(1 / (COMPUTE + 1.5 * (SIZE / np.array(ERRATIC)).mean()), rel=0.1)
+    assert queued.at(4) < 1.02 * 1e6 / SIZE  # it was the link
+
+
+def test_slow_connections_queue_only_when_full():
+    profile, n = at_rates(ERRATIC, bandwidth=8e6, **SHARED), np.arange(1, 13)
+    X = asked(profile, n).steps_per_second
+    np.testing.assert_allclose(X, np.minimum(n * X[0], LINK_EFFICIENCY * 8e6 / SIZE), rtol=0.03)
+    full = at_rates([4e6, 4.1e6, 3.9e6] * 2, bandwidth=4e6, **SHARED)  # control: these queue
+    X = asked(full, [1, 2, 3]).steps_per_second
+    assert (X[1:] < 0.95 * np.minimum([2 * X[0], 3 * X[0]], LINK_EFFICIENCY * 4e6 / SIZE)).any()
+
+
+@pytest.mark.parametrize("method", ["trace", "mva"])
+def test_the_interval_spans_what_nobody_knows(method):
+    """From all workers getting together what one does to what only full links hold up (mean-value analysis)."""
+    told, untold = (asked(at_rates(ERRATIC, **SHARED, **known), [8], method) for known in ({"bandwidth": 8e6}, {}))
+    for curve in (told, untold):
+        assert curve.lower[0] < 1.2 / (SIZE * np.mean(1 / np.array(ERRATIC)))
+    D = SIZE / (LINK_EFFICIENCY * 8e6)
+    links = [queueing.Station("transmit", service_time=D), queueing.Station("receive", service_time=D / 2)]
+    best = queueing.solve(queueing.Network(links, think_time=COMPUTE + 1.5 * (SIZE / 4e6 - D)), population=8)
+    assert 0.95 * best.throughput < told.upper[0] < 8e6 / SIZE * (1 + 1e-6)
+    assert 0.9 * 8 / (COMPUTE + 1.5 * SIZE / 4e6) < untold.upper[0] < math.inf
+    full = asked(at_rates([1e6] * 6, bandwidth=8e6, **SHARED), [8], method)
+    assert full.upper[0] < 1.3 * full.lower[0]
+
+
+def test_nominal_rate_bounds_unfilled_links():
+    """It bounds what several workers may get, where one step in two was far below the best."""
+    curve = asked(at_rates(ERRATIC, bandwidth=5e6, **SHARED), [64])
+    assert 0.98 < curve.upper[0] / (LINK_EFFICIENCY * 5e6 / SIZE) < 1.08  # the model's own error besides
+    two = asked(at_rates(ERRATIC, bandwidth=4e6, servers=2), [64])
+    assert two.at(64) == pytest.approx(2 * 4e6 / SIZE, rel=0.01)  # as in the best step, which was faster
+    slow = at_rates(ERRATIC, back=0.25, bandwidth=0.8e6, servers=2)  # pushes: 1 MB/s in the best step
+    assert asked(slow, [64]).at(64) == pytest.approx(2 * 1e6 / 5e5, rel=0.01)

@@ -1,7 +1,8 @@
-"""What-ifs: known relative to the profile, in any order; what the data do not say, or no rule covers, is refused."""
+"""What-ifs: known relative to the profile, in any order; other traffic on the links; sliders that ask the same."""
 
 import itertools
 import math
+import sys
 from functools import reduce
 
 import msgspec
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import queuemodel as qm
-from queuemodel import example_profile
+from queuemodel import example_profile, example_throughputs
+from queuemodel.sgd import compare
 from tests.oracles.jobs_by_hand import profile, step
 
-CSV = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
+RANKS = example_profile("ddp-alexnet-40")
 LOOPBACK = {"ps:0": "127.0.0.1:1", "worker:0": "localhost:2"}
 LINK, SHAPED = 20e6, 10e6  # bytes per second; 0.95 of them carry tensors
 
@@ -35,36 +37,30 @@ def dealt(*sizes):
 
 
 HIDDEN = {"steps": [step(overlap=0.15)] * 3}  # 0.66 s: 0.35 of 0.5 s of computation is not hidden
-#: Fetches of 2 MB in 0.2 s and pushes of 1 MB in 0.1 s after LINK's part, on a link of 40 MB/s instead of SHAPED's.
-HOST = 0.2 - min(0.2, wire(2e6, SHAPED)), max(0.0, 0.1 - wire(1e6, SHAPED))
-FAST = HOST[0] + wire(2e6, 40e6), HOST[1] + wire(1e6, 40e6)
+ONE_WAY = {"steps": [msgspec.structs.replace(step(), pushed_bytes=0)] * 3, "bandwidth": LINK}
+SLOW_FETCH = {"steps": [step(fetch=0.3, push=0.1)] * 3, "bandwidth": LINK}
+#: Fetches of 2 MB in 0.2 s and pushes of 1 MB in 0.1 s, on a link of 40 MB/s: after what SHAPED's leaves, or nothing.
 ONLY = wire(2e6, 40e6), wire(1e6, 40e6)
+FAST = 0.2 - min(0.2, wire(2e6, SHAPED)) + ONLY[0], max(0.0, 0.1 - wire(1e6, SHAPED)) + ONLY[1]
+LESS_FAST, LESS_ONLY = (sum(one) + 0.01 + 0.35 + 0.15 * (1 - sum(one) / 0.3) for one in (FAST, ONLY))  # hidden less
+SAVED = 0.9 * wire(1e6, LINK)  # of a megabyte on a link that is ten times as fast
 
 #: A job, a change, and what follows: seconds of one worker's step, and of the busiest station's part of it.
 LAWS = {
-    "ten times the bandwidth": ({"bandwidth": LINK}, {"bandwidth": 10 * LINK},
-                                0.81 - 0.9 * wire(3e6, LINK), 0.2 - 0.9 * wire(2e6, LINK)),
-    "only fetches have bytes": (
-        {"bandwidth": LINK, "steps": [msgspec.structs.replace(step(), pushed_bytes=0)] * 3}, {"bandwidth": 10 * LINK},
-        0.81 - 0.9 * wire(2e6, LINK), 0.2 - 0.9 * wire(2e6, LINK)),
-    "half the bandwidth, slower one way": (
-        {"steps": [step(fetch=0.3, push=0.1)] * 3, "bandwidth": LINK}, {"bandwidth": LINK / 2},
-        0.91 + wire(3e6, LINK), 0.3 + wire(2e6, LINK)),
-    "a link after loopback": ({"hosts": LOOPBACK}, {"bandwidth": 50e6},
-                              0.81 + wire(3e6, 50e6), 0.2 + wire(2e6, 50e6)),
-    "a faster link hides less": (HIDDEN | {"bandwidth": SHAPED}, {"bandwidth": 40e6},
-                                 sum(FAST) + 0.01 + 0.35 + 0.15 * (1 - sum(FAST) / 0.3), FAST[0]),
-    "an unknown link was all of it": (HIDDEN, {"bandwidth": 40e6},
-                                      sum(ONLY) + 0.01 + 0.35 + 0.15 * (1 - sum(ONLY) / 0.3), ONLY[0]),
-    "even shards": ({}, {"shards": [1, 1]}, 0.81, 0.2 / 2),
-    "uneven shards": ({}, {"shards": [3, 1]}, 0.81, 0.2 * 0.75),
+    "ten times the bandwidth": ({"bandwidth": LINK}, {"bandwidth": 10 * LINK}, 0.81 - 3 * SAVED, 0.2 - 2 * SAVED),
+    "only fetches have bytes": (ONE_WAY, {"bandwidth": 10 * LINK}, 0.81 - 2 * SAVED, 0.2 - 2 * SAVED),
+    "half the bandwidth": (SLOW_FETCH, {"bandwidth": LINK / 2}, 0.91 + wire(3e6, LINK), 0.3 + wire(2e6, LINK)),
+    "after loopback": ({"hosts": LOOPBACK}, {"bandwidth": 50e6}, 0.81 + wire(3e6, 50e6), 0.2 + wire(2e6, 50e6)),
+    "a faster link hides less": (HIDDEN | {"bandwidth": SHAPED}, {"bandwidth": 40e6}, LESS_FAST, FAST[0]),
+    "an unknown link was all of it": (HIDDEN, {"bandwidth": 40e6}, LESS_ONLY, ONLY[0]),
+    "even shards": ({}, {"shards": [1, 1]}, 0.81, 0.2 / 2), "uneven": ({}, {"shards": [3, 1]}, 0.81, 0.2 * 0.75),
     "tensors of unknown sizes": ({}, {"parameter_servers": 5}, 0.81, 0.2 * 5**-0.8),
-    "tensors dealt in turn to two": (dealt(300, 100, 200), {"parameter_servers": 2}, 0.81, 0.2 * 5 / 6),
-    "tensors dealt in turn to three": (dealt(300, 100, 200), {"parameter_servers": 3}, 0.81, 0.2 * 3 / 6),
+    "tensors dealt to two": (dealt(300, 100, 200), {"parameter_servers": 2}, 0.81, 0.2 * 5 / 6),
+    "tensors dealt to three": (dealt(300, 100, 200), {"parameter_servers": 3}, 0.81, 0.2 * 3 / 6),
     "faster accelerators": (HIDDEN, {"accelerator_speed": 2}, 0.66 - 0.25, 0.2),
     "accelerators without end": (HIDDEN, {"accelerator_speed": 1e6}, 0.31, 0.2),
     "larger batches": (HIDDEN, {"batch_size": 64}, 0.66 + 0.5, 0.2),
-    "larger batches on faster accelerators": (HIDDEN, {"batch_size": 64, "accelerator_speed": 4}, 0.66 - 0.25, 0.2),
+    "larger and faster": (HIDDEN, {"batch_size": 64, "accelerator_speed": 4}, 0.66 - 0.25, 0.2),
     "slower workers": (HIDDEN, {"worker_speeds": [0.5] * 300}, 0.66 + 0.5, 0.2),
 }  # fmt: skip
 
@@ -82,13 +78,6 @@ def test_changes_scale_their_demands(law):
     assert curve.parameter_servers == change.get("parameter_servers", len(change.get("shards", [1])))
 
 
-def test_each_server_has_its_stations():
-    curve = qm.fit(profile()).what_if(shards=[3, 1]).throughput([1, 2])
-    seconds = {"transmit link": 0.2, "receive link": 0.1, "server update": 0.01}
-    expected = {f"{name} {k}": D * share for name, D in seconds.items() for k, share in ((0, 0.75), (1, 0.25))}
-    assert dict(zip(curve.stations, curve.utilization[0] / curve.at(1), strict=True)) == pytest.approx(expected)
-
-
 BAD = {
     "bandwidth": [0, -1.0, math.nan, math.inf, "fast", 10],  # 10: Gbit/s were meant
     "parameter_servers": [0, 1.5], "batch_size": [0, 2.5], "accelerator_speed": [0],
@@ -102,16 +91,9 @@ def test_bad_changes_are_one_line(name, value):
         qm.fit(profile()).what_if(**{name: value})
 
 
-def test_contradictory_servers_and_shards():
-    with pytest.raises(qm.ModelError, match="shards"):
-        qm.fit(profile()).what_if(shards=[1, 1], parameter_servers=3)
-    with pytest.raises(qm.ModelError, match="at most the number of tensors, 3, got 4"):
-        qm.fit(profile(**dealt(300, 100, 200))).what_if(parameter_servers=4)
-
-
 CHANGES = [
     {"accelerator_speed": 10.0}, {"accelerator_speed": 0.1}, {"bandwidth": 1e9}, {"batch_size": 64},
-    {"worker_speeds": [1.0, 0.5, 2.0, 1.0]},
+    {"worker_speeds": [1.0, 0.5, 2.0, 1.0]}, {"other_traffic": "20%"},
 ]  # fmt: skip
 
 
@@ -125,29 +107,14 @@ def test_the_order_does_not_matter(chosen, data):
     same(after(chosen), after(data.draw(st.permutations(chosen))))
 
 
-def test_asking_again_replaces():
+@pytest.mark.parametrize(("first", "second"), [
+    ({"bandwidth": 1e9}, {"bandwidth": 1e8}), ({"batch_size": 64}, {"batch_size": 16}),
+    ({"parameter_servers": 4}, {"parameter_servers": 2}), ({"shards": [1, 1, 1]}, {"shards": [3, 1]}),
+    ({"worker_speeds": [2.0, 1.0]}, {"worker_speeds": [0.5, 1.0]}), ({"shards": [3, 1]}, {"parameter_servers": 2}),
+])  # fmt: skip
+def test_asking_again_replaces(first, second):
     model = qm.fit(profile([step()] * 3, bandwidth=20e6))
-    for name, first, second in (
-        ("bandwidth", 1e9, 1e8), ("batch_size", 64, 16), ("parameter_servers", 4, 2), ("shards", [1, 1, 1], [3, 1]),
-        ("worker_speeds", [2.0, 1.0], [0.5, 1.0]),
-    ):  # fmt: skip
-        changed = model.what_if(**{name: first}).what_if(**{name: second})
-        same(changed.throughput([1, 2]), model.what_if(**{name: second}).throughput([1, 2]))
-    even, plain = (one.what_if(parameter_servers=2) for one in (model.what_if(shards=[3, 1]), model))
-    same(even.throughput([1, 9]), plain.throughput([1, 9]))
-
-
-@pytest.mark.parametrize("servers", [1, 2])
-def test_equal_speeds_are_accelerator_speeds(servers):
-    for model, speed in ((qm.fit(profile(bandwidth=20e6)), 1.0), (qm.fit(profile()), 0.5)):
-        plain = model.what_if(parameter_servers=servers)
-        alike = plain.what_if(worker_speeds=[speed] * 8)
-        if speed != 1.0:
-            plain = plain.what_if(accelerator_speed=speed)
-        same(alike.throughput(range(1, 9)), plain.throughput(range(1, 9)))
-        assert alike.throughput([2]).method == plain.throughput([2]).method
-        with pytest.raises(qm.ModelError, match="at most 8"):
-            alike.throughput([9])
+    same(model.what_if(**first).what_if(**second).throughput([1, 2]), model.what_if(**second).throughput([1, 2]))
 
 
 @pytest.mark.parametrize("change", [*CHANGES[:4], {"worker_speeds": [1.0, 0.5]}, {"shards": [1, 1]}])
@@ -158,29 +125,18 @@ def test_changed_job_drops_measurements(change):
     changed = model.what_if(**change)
     before, after = model.throughput([1, 2]), changed.throughput([1, 2])
     assert (before.profiled_workers, after.profiled_workers) == (4, 0)
-    assert before.measured
-    assert not after.measured
-    assert "not measured" in after.caption()
-    assert "measured" not in after.to_rows()[0]
+    assert (len(before.measured), after.measured) == (3, ())
     assert np.all(after.upper / after.steps_per_second > 1.1)
     assert before.upper[0] / before.steps_per_second[0] < 1.1
     assert {p.origin for p in changed.parameters if "link demand" in p.name} == {"derived"}
 
 
-def test_parameters_follow_the_changes():
-    model = qm.fit(profile(bandwidth=LINK)).what_if(bandwidth=10 * LINK, accelerator_speed=2, batch_size=64)
-    values, fetch = {p.name: p.value for p in model.parameters}, 0.2 - 0.9 * wire(2e6, LINK)
-    assert values["transmit link demand"] == pytest.approx(fetch)
-    assert values["effective bandwidth down"] == pytest.approx(2_000_000 / fetch)
-    assert values["worker time"] == pytest.approx(0.5)
-
-
 def test_measurements_belong_to_their_servers():
-    model = qm.fit([*CSV, qm.Measurement(workers=2, steps_per_second=3.0, parameter_servers=2)])
-    one, two = (model.what_if(parameter_servers=n).throughput([1, 2]) for n in (1, 2))
+    points = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.0), (8, 3.3))]
+    model = qm.fit([*points, qm.Measurement(workers=2, steps_per_second=3.0, parameter_servers=2)])
+    one, two, three = (model.what_if(parameter_servers=n).throughput([1, 2]) for n in (1, 2, 3))
     assert (one.measured[:2], one.profiled_workers) == (((1, 1.0), (2, 1.9)), 8)
-    assert (two.measured, two.profiled_workers) == (((2, 3.0),), 2)
-    assert model.what_if(parameter_servers=3).throughput([1]).profiled_workers == 0
+    assert (two.measured, two.profiled_workers, three.profiled_workers) == (((2, 3.0),), 2, 0)
 
 
 @pytest.mark.parametrize("bandwidth", [125e6, None])
@@ -195,10 +151,111 @@ def test_undone_changes_are_no_change(bandwidth):
         assert back.throughput([1]).profiled_workers == 1
 
 
-@pytest.mark.parametrize("name", ["alexnet-60", "resnet50-60"])
-def test_computation_bounds_the_step(name):
-    recorded = example_profile(name)
-    model = qm.fit(recorded)
-    steps = [1 / model.what_if(bandwidth=b * 125e6).throughput([1]).at(1) for b in (0.1, 1, 10, 1e6)]
-    assert all(earlier > later for earlier, later in itertools.pairwise(steps))
-    assert steps[-1] == pytest.approx(recorded.values("compute").mean(), rel=0.01)
+# Other traffic on the links: what it leaves carries the job, in every model
+
+WAYS = {
+    "closed network": ("alexnet-60", {"method": "mva"}), "all-reduce": ("ddp-alexnet-40", {}),
+    "at a barrier": ("alexnet-60", {"method": "mva", "strategy": "sync-ps"}), "sharded": ("fsdp-gpt8-60", {}),
+    "simulation": ("alexnet-60", {"method": "trace"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_share_leaves_the_rest(way):
+    recorded, settings = example_profile(WAYS[way][0]), WAYS[way][1]
+    nominal = recorded.cluster.bandwidth
+
+    def rate(**changes):
+        return qm.predict(recorded, workers=[4], **settings, **changes).at(4)
+
+    assert rate(other_traffic="30%") == pytest.approx(rate(bandwidth=0.7 * nominal), rel=1e-9)
+    assert rate(other_traffic="30%") == pytest.approx(rate(other_traffic=0.3 * nominal), rel=1e-9)
+    assert rate(other_traffic="30%") < 0.95 * rate(other_traffic=0) == pytest.approx(0.95 * rate(), rel=1e-9)
+    doubled = rate(other_traffic="30%", bandwidth=2 * nominal)
+    assert doubled == pytest.approx(rate(bandwidth=1.4 * nominal), rel=1e-9)
+    run, other = (
+        qm.simulate(recorded, workers=3, steps=100, seed=2, **told).throughput
+        for told in ({"other_traffic": 0.4}, {"bandwidth": 0.6 * nominal})
+    )
+    assert run == pytest.approx(other, rel=1e-9)
+
+
+def test_compared_strategies_share_the_links():
+    """A rate as a share: what sends less than all sends it over what is left of the same link."""
+    recorded = example_profile("alexnet-60")
+    asked = {"workers": 4, "strategies": ["sync", "block-sign"], "steps": 60, "seeds": 1, "learning_rates": [0.1]}
+    nominal = recorded.cluster.bandwidth
+    ways = [{"other_traffic": 0.3}, {"other_traffic": 0.3 * nominal}, {"bandwidth": 0.7 * nominal}]
+    share, rate, less = ([row.steps_per_second for row in compare(recorded, **asked, **way).rows] for way in ways)
+    assert rate == pytest.approx(share, rel=1e-6)
+    assert less == pytest.approx(share, rel=1e-6)
+
+
+@pytest.mark.parametrize(("other", "nominal", "said"), [
+    (-0.1, 5e6, "other_traffic"), ("40Mbit/s", 5e6, "must be less than the links'"), ("half", 5e6, "other_traffic"),
+    ("30%", None, "specify bandwidth"),
+])  # fmt: skip
+def test_traffic_that_leaves_nothing_is_refused(other, nominal, said):
+    cluster = msgspec.structs.replace(RANKS.cluster, bandwidth=nominal)
+    with pytest.raises(qm.ModelError, match=said):
+        qm.predict(msgspec.structs.replace(RANKS, cluster=cluster), other_traffic=other)
+
+
+# Sliders ask the model what a user would ask it, and a notebook keeps the last answer
+
+
+@pytest.fixture(scope="module")
+def model():
+    pytest.importorskip("ipywidgets")
+    return qm.fit(example_profile("alexnet-60"))
+
+
+def test_a_slider_is_a_what_if(model):
+    explorer, asked = model.explore(workers=8), {}
+    assert explorer.curve.to_json() == model.throughput(range(1, 9)).to_json()
+    asked["bandwidth"] = explorer.controls["bandwidth"].options[9][1]
+    explorer.controls["bandwidth"].value, explorer.controls["workers"].value = asked["bandwidth"], 5
+    for servers in (1, 2, 4):
+        explorer.controls["parameter_servers"].value = asked["parameter_servers"] = servers
+        assert explorer.curve.to_json() == model.what_if(**asked).throughput(range(1, 6)).to_json()
+        if servers == 2:
+            explorer.keep.click()
+    (kept,) = explorer.kept.values()
+    assert kept == model.what_if(**asked | {"parameter_servers": 2}).throughput(range(1, 6))
+    with pytest.raises(qm.ModelError, match="explore: workers"):
+        model.explore(workers=0)
+
+
+def test_refused_change_keeps_the_answer(model):
+    explorer = model.what_if(worker_speeds=[1, 1, 2]).explore(workers=3)
+    last = explorer.curve.to_json()
+    explorer.controls["workers"].value = 4
+    assert "workers must be at most 3" in explorer.message
+    assert explorer.curve.to_json() == last
+    explorer.controls["workers"].value = 2
+    assert explorer.message == "as given"
+
+
+def test_sliders_are_the_answered_changes(model):
+    of_table, of_rounds = (qm.fit(data).explore(workers=8) for data in (example_throughputs("alexnet-60"), RANKS))
+    assert set(of_table.controls) == {"workers", "parameter_servers"}
+    changes = {"workers", "latency", "accelerator_speed", "bandwidth", "batch_size", "accumulation"}
+    assert set(of_rounds.controls) == changes
+    of_rounds.controls["latency"].value = 1e-3
+    assert of_rounds.curve.to_json() == qm.predict(RANKS, workers=range(1, 9), latency=1e-3).to_json()
+
+
+def test_goals_give_the_plan(model):
+    explorer = model.explore(workers=8)
+    assert explorer.plan is None
+    explorer.goals["price_per_node_hour"].value, explorer.goals["deadline"].value = 1.5, "6h"
+    asked = {"epochs": 1.0, "deadline": "6h", "price_per_node_hour": 1.5}
+    assert explorer.plan.answer() == qm.plan(explorer.curve, **asked).answer()
+    explorer.goals["deadline"].value = "soon"
+    assert "deadline" in explorer.message
+
+
+def test_missing_widgets_name_their_installation(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    with pytest.raises(qm.MissingDependencyError, match="pip install ipywidgets"):
+        model.explore()

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from queuemodel.profile import Cluster, Job, Operation, Profile, Source, Step
+from queuemodel.profile import Bucket, Cluster, Job, Operation, Profile, Round, Source, Step
 from queuemodel.simulator import LinkRate, LinkRates
 
 RATE = 1e6  # bytes per second of every link
@@ -11,33 +11,43 @@ LINKS = LinkRates(LinkRate(RATE), LinkRate(RATE))
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0}
 
 
-def profile_of(*steps: list[Operation], pause: float = 0.0, servers: int = 1) -> Profile:
-    """A profile with these steps' operations; the phases, which no simulation reads, are left at 0."""
+def profile_of(*steps: list[Operation], pause: float = 0.0, servers: int = 1, hosts=None, **cluster) -> Profile:
+    """A profile with these steps' operations, and phases that follow from them."""
     records = [
         Step(
-            step_time=max(o.end for o in operations) + pause, fetch=0.0, compute=0.0, push=0.0, update=0.0,
+            step_time=max(o.end for o in operations) + pause, operations=operations,
+            **{kind: union(operations, kind) for kind in ("fetch", "compute", "push", "update")},
             fetched_bytes=sum(o.bytes for o in operations if o.kind == "fetch"),
-            pushed_bytes=sum(o.bytes for o in operations if o.kind == "push"), operations=operations,
+            pushed_bytes=sum(o.bytes for o in operations if o.kind == "push"),
         )
         for operations in steps
     ]  # fmt: skip
     fetched = [o for o in steps[0] if o.kind == "fetch"]
     return Profile(
-        source=Source(framework="by hand"),
-        cluster=Cluster(parameter_servers=servers),
+        source=Source(framework="by hand", hosts=hosts or {}),
+        cluster=Cluster(parameter_servers=servers, **cluster),
         job=Job(name="by hand", batch_size=1, parameter_bytes=sum(o.bytes for o in fetched), tensors=len(fetched)),
         steps=records,
     )
 
 
-def serial(fetch: float = 0.2, compute: float = 0.5, push: float = 0.3, update: float = 0.0) -> list[Operation]:
-    """One tensor: fetched, computed with, pushed, applied (seconds, on a link of `RATE`)."""
-    a, b, c = fetch, fetch + compute, fetch + compute + push
+def union(operations: list[Operation], kind: str) -> float:
+    """Seconds in which any operation of this kind is under way."""
+    took, until = 0.0, 0.0
+    for o in sorted((o for o in operations if o.kind == kind), key=lambda o: o.start):
+        took, until = took + max(0.0, o.end - max(o.start, until)), max(until, o.end)
+    return took
+
+
+def serial(fetch=0.2, compute=0.5, push=0.3, update=0.0, *, sizes=None, shares=(1.0,)) -> list[Operation]:
+    """A tensor on each server: fetched, computed with, pushed, applied (seconds; bytes as on a link of `RATE`)."""
+    a, b, c, n = fetch, fetch + compute, fetch + compute + push, len(shares)
+    down, up = sizes or (fetch * RATE, push * RATE)
     return [
-        Operation("fetch", "w", 0.0, a, round(fetch * RATE)),
-        Operation("compute", "step", a, b, after=[0]),
-        Operation("push", "g", b, c, round(push * RATE), after=[1]),
-        Operation("update", "sgd", c, c + update, after=[2]),
+        *(Operation("fetch", f"w{i}", 0.0, a, round(down * s), server=i) for i, s in enumerate(shares)),
+        Operation("compute", "step", a, b, after=list(range(n))),
+        *(Operation("push", f"g{i}", b, c, round(up * s), server=i, after=[n]) for i, s in enumerate(shares)),
+        *(Operation("update", f"u{i}", c, c + update, server=i, after=[n + 1 + i]) for i in range(n)),
     ]
 
 
@@ -76,3 +86,20 @@ def graphs(draw):
         operations.append(Operation("push", f"g{i}", at - sizes[i] / RATE, at, sizes[i], server=homes[i], after=[last]))
         operations.append(Operation("update", f"u{i}", at, at, server=homes[i], after=[len(operations) - 1]))
     return operations
+
+
+def rounds_of(computed, ready, ends, sizes, *, begin=None, tail=0.0) -> list[Round]:
+    """Rounds of ranks that compute so long (rounds, ranks): buckets ready (rounds, ranks, buckets), over at `ends`."""
+    begin = ready if begin is None else begin
+    return [
+        Round(rank=rank, ranks=computed.shape[1], number=k, round_time=float(max(ends[k, -1], own.max()) + tail),
+              computed=float(own[rank]), buckets=[Bucket(*one) for one in zip(
+                  sizes, ready[k, rank].tolist(), begin[k, rank].tolist(), ends[k].tolist(), strict=True)])
+        for k, own in enumerate(computed) for rank in range(computed.shape[1])
+    ]  # fmt: skip
+
+
+def job_of(rounds, sizes, *, framework="by hand", batch_size=8, **cluster) -> Profile:
+    """A job that reduces buckets of these sizes."""
+    job = Job(batch_size=batch_size, parameter_bytes=sum(sizes), tensors=len(sizes))
+    return Profile(source=Source(framework=framework), cluster=Cluster(**cluster), job=job, rounds=rounds)

@@ -6,16 +6,9 @@ import queuemodel as qm
 
 
 def step(fetch=0.2, compute=0.5, push=0.1, update=0.01, overlap=0.0, idle=0.0):
-    return qm.Step(
-        step_time=fetch + compute + push + update - overlap + idle,
-        fetch=fetch,
-        compute=compute,
-        push=push,
-        update=update,
-        fetched_bytes=2_000_000,
-        pushed_bytes=1_000_000,
-        overlap=overlap,
-    )
+    seconds = {"fetch": fetch, "compute": compute, "push": push, "update": update}
+    step_time = sum(seconds.values()) - overlap + idle
+    return qm.Step(step_time=step_time, fetched_bytes=2_000_000, pushed_bytes=1_000_000, overlap=overlap, **seconds)
 
 
 def profile(steps=None, *, throughputs=(), hosts=None, bandwidth=None, servers=1, workers=1, batch_size=32):

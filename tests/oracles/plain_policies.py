@@ -11,10 +11,8 @@ def corners(X, floor):
     usable = {n: x for n, x in X.items() if n == least or x / n >= floor * X[least] / least}
     fastest = max(usable, key=usable.get)
     at = {0: 0.0} | {n: x for n, x in usable.items() if n <= fastest}
-    chords = [(a, b) for a in at for b in at if a < b]
-    return [
-        n for n in at if n and all(at[n] >= at[a] + (at[b] - at[a]) * (n - a) / (b - a) for a, b in chords if a < n < b)
-    ]
+    return [n for n in at if n and all(at[n] >= at[a] + (at[b] - at[a]) * (n - a) / (b - a)
+                                       for a in at for b in at if a < n < b)]  # fmt: skip
 
 
 def in_turn(order, least, wanted, nodes):
@@ -70,9 +68,8 @@ def plain(policy, jobs, nodes):
     first, m, match = range(len(jobs)), len(jobs), type(policy).__name__
     floor = getattr(policy, "floor", 0.0)
     at = [corners(x, floor) for x in X]
-    gains = [
-        [(b, (x[b] - x.get(a, 0.0)) / (b - a)) for a, b in pairwise([0, *own])] for x, own in zip(X, at, strict=True)
-    ]
+    gains = [[(b, (x[b] - x.get(a, 0.0)) / (b - a)) for a, b in pairwise([0, *own])]
+             for x, own in zip(X, at, strict=True)]  # fmt: skip
     alone = np.array([own[0][1] for own in gains])
     if match == "FIFO":
         wanted = asked if policy.fixed is None else np.clip(policy.fixed, least, most).tolist()
@@ -100,23 +97,17 @@ def plain(policy, jobs, nodes):
                          zip(X, gains, [own[0] for own in at], at, strict=True)],
         }[policy.grant]  # fmt: skip
         service = [w / x[n] for w, x, n in zip(left, X, wanted, strict=True)]
-        keys = {
-            "arrival": list(first),
-            "shortest": service,
-            "gain": [s * n for s, n in zip(service, wanted, strict=True)],
-        }
+        keys = {"arrival": list(first), "shortest": service, "gain": np.multiply(service, wanted).tolist()}
         return in_turn(sorted(first, key=keys[policy.order].__getitem__), least, wanted, nodes)
     if match == "HeSRPT":
         fits = [[(n, x[n]) for n in x if n <= b] for x, b in zip(X, best, strict=True)]
-        powers = [
-            np.clip(np.polyfit(*np.log(np.transpose(own)), 1)[0], 0.01, 0.99) if len(own) > 1 else 0.01 for own in fits
-        ]
+        powers = [np.clip(np.polyfit(*np.log(np.transpose(own)), 1)[0], 0.01, 0.99) if len(own) > 1 else 0.01
+                  for own in fits]  # fmt: skip
         q = 1 / (1 - (np.mean(powers) if policy.exponent is None else policy.exponent))
         falling = sorted(first, key=lambda j: -left[j] / X[j][least[j]])
         share = {j: ((k / m) ** q - ((k - 1) / m) ** q) * nodes for k, j in enumerate(falling, start=1)}
-        granted = in_turn(
-            falling[::-1], least, [min(max(int(share[j] + 1e-9), least[j]), best[j]) for j in first], nodes
-        )
+        wanted = [min(max(int(share[j] + 1e-9), least[j]), best[j]) for j in first]
+        granted = in_turn(falling[::-1], least, wanted, nodes)
         for j in falling[::-1]:
             granted[j] += min(best[j] - granted[j], nodes - sum(granted)) if granted[j] else 0
         return granted

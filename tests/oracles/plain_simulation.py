@@ -15,6 +15,11 @@ WINDOW = 65_535  # bytes of a turn where tensors take turns
 STATIONS = {"fetch": "transmit[{}]", "push": "receive[{}]"}
 
 
+def links_of(key):
+    d, w, k = key
+    return (d, "server", k), (d, "worker", w)
+
+
 @dataclass
 class Worker:
     slowdown: float
@@ -45,7 +50,7 @@ class Cluster:
     `account` what steps and stations took until the last step that counts.
     """
 
-    def __init__(self, profile, *, slowdown, links, worker_links, servers, rank, home, records, mode="async",
+    def __init__(self, profile, *, slowdown, links, worker_links, servers, rank, home, records, mode="async-ps",
                  awaited=1, bound=0, chunk=math.inf):  # fmt: skip
         self.steps, self.pauses = [one.operations for one in profile.steps], []
         known = [one.step_time - max(o.end for o in one.operations) for one in profile.steps]
@@ -54,8 +59,7 @@ class Cluster:
         self.workers = [Worker(slow, list(own)) for slow, own in zip(slowdown, records, strict=True)]
         self.capacity = {(d, "server", k): links[d] for d in range(2) for k in range(servers)}
         self.capacity |= {(d, "worker", w): rate for d in range(2) for w, rate in enumerate(worker_links[d])}
-        pairs = itertools.product(range(2), range(len(slowdown)), range(servers))
-        self.flows = {key: Flow() for key in pairs}
+        self.flows = {key: Flow() for key in itertools.product(range(2), range(len(slowdown)), range(servers))}
         self.rank, self.home, self.mode, self.awaited, self.bound, self.chunk = rank, home, mode, awaited, bound, chunk
         self.free, self.applied, self.gathered = [0.0] * servers, 0.0, {}
         self.sequence, self.timers, self.now = itertools.count(), [], 0.0
@@ -167,31 +171,26 @@ class Cluster:
         """Max-min fair rates."""
         open_, left = {key: flow for key, flow in self.flows.items() if flow.serving >= 0}, dict(self.capacity)
         while open_:
-            users = {link: [k for k in open_ if link in self.links_of(k)] for link in left}
+            users = {link: [k for k in open_ if link in links_of(k)] for link in left}
             link = min((link for link in left if users[link]), key=lambda link: left[link] / len(users[link]))
             rate = left[link] / len(users[link])
             for key in users[link]:
                 open_.pop(key).rate = rate
-                for own in self.links_of(key):
+                for own in links_of(key):
                     left[own] = max(0.0, left[own] - rate)
-
-    @staticmethod
-    def links_of(key):
-        d, w, k = key
-        return (d, "server", k), (d, "worker", w)
 
     # the end of a step
 
     def applies(self, w, name):
         """In rounds and groups an update takes place once, with the last awaited gradient."""
-        if self.mode in ("async", "bounded"):
+        if self.mode in ("async-ps", "bounded-staleness"):
             return True
-        if self.mode == "sync" and self.workers[w].step < self.round:
+        if self.mode == "sync-ps" and self.workers[w].step < self.round:
             return False
         self.gathered[name] = self.gathered.get(name, 0) + 1
         if self.gathered[name] != self.awaited:
             return False
-        if self.mode == "groups":
+        if self.mode == "k-async":
             self.gathered[name] = 0
         return True
 
@@ -202,7 +201,7 @@ class Cluster:
 
     def end_step(self, w):
         worker = self.workers[w]
-        if self.mode == "sync" and worker.step < self.round:  # it comes too late
+        if self.mode == "sync-ps" and worker.step < self.round:  # it comes too late
             worker.step = self.round
             self.used["dropped"] += 1
             self.go_on(w)
@@ -216,28 +215,28 @@ class Cluster:
         self.used["fetch"] += worker.fetched - worker.began
         self.account = dict(self.used)
         worker.waiting, whole = True, self.delivered == self.awaited
-        if self.mode == "async":
+        if self.mode == "async-ps":
             self.go_on(w)
-        elif self.mode == "bounded":
+        elif self.mode == "bounded-staleness":
             worker.step += 1
             slowest = min(one.step for one in self.workers)
             for v, one in enumerate(self.workers):
                 if one.waiting and one.step <= slowest + self.bound:
                     self.go_on(v)
-        elif self.mode in ("first", "batches"):
+        elif self.mode in ("k-sync", "k-batch-sync"):
             worker.current = True
             if whole:
                 self.end_round()
-            elif self.mode == "batches":
+            elif self.mode == "k-batch-sync":
                 self.go_on(w)
         elif whole:
             self.delivered, self.round = 0, self.round + 1
-            if self.mode == "sync":
+            if self.mode == "sync-ps":
                 self.gathered = {}
             for v, one in enumerate(self.workers):
                 if one.waiting:
                     one.step = self.round
-                    self.go_on(v, self.applied if self.mode == "sync" else 0.0)
+                    self.go_on(v, self.applied if self.mode == "sync-ps" else 0.0)
 
     def end_round(self):
         for end, _, what, who in self.timers:

@@ -73,41 +73,10 @@ ORDERS = {
     "tensorflow": lambda o: o.end - o.bytes / RATES[0] / 2, "multiplexed": lambda o: 0.0, "in-order": layer,
     "reverse": lambda o: -layer(o),
 }  # fmt: skip
-NAMES = {
-    "async": "async-ps", "sync": "sync-ps", "bounded": "bounded-staleness", "groups": "k-async", "first": "k-sync",
-    "batches": "k-batch-sync",
-}  # fmt: skip
-MODES = st.sampled_from(
-    [("async", {}), ("sync", {}), ("sync", {"backup_workers": 1}), ("bounded", {"staleness_bound": 1}),
-     ("groups", {"results": 2}), ("first", {"results": 2}), ("batches", {"results": 4})]
-)  # fmt: skip
-
-
-def both(profile, *, workers, steps, transfer_order, sharding, servers, speeds, own_links, straggling, mode, number):
-    """The run, and the plain one of the same recorded steps."""
-    stragglers = {"straggler_probability": 1.0, "straggler_slowdown": straggling} if straggling else {}
-    waiting = Synchronization(NAMES[mode], next(iter(number.values()), 0))
-    run = simulate_operations(
-        profile, workers=workers, steps=steps, transfer_order=transfer_order,
-        sharding=sharding, parameter_servers=servers,
-        slowdown=speeds, worker_bandwidth=own_links, synchronization=waiting, trace_steps=steps, **stragglers,
-        **IDEAL,
-    )  # fmt: skip
-    records = [{} for _ in range(workers)]
-    for w, step, record, _ in run.log.tolist():
-        records[w][step] = record
-    assume(all(sorted(own) == list(range(len(own))) for own in records))  # none was forgotten
-    home = None if servers == profile.cluster.parameter_servers else dealt(profile, servers, sharding)
-    awaited = number.get("results", workers - number.get("backup_workers", 0))
-    plain = Cluster(
-        profile, slowdown=[speed * (straggling or 1.0) for speed in speeds], links=RATES,
-        worker_links=[own_links or [rate] * workers for rate in RATES], servers=servers,
-        rank=lambda o: float(ORDERS[transfer_order](o)) if o.kind == "fetch" else 0.0,
-        home=lambda o: 0 if o.kind == "compute" else o.server if home is None else home[layer(o)],
-        records=[[own[i] for i in range(len(own))] for own in records], mode=mode, awaited=awaited,
-        bound=number.get("staleness_bound", 0), chunk=WINDOW if transfer_order == "multiplexed" else np.inf,
-    ).run(steps * awaited)  # fmt: skip
-    return run, plain
+MODES = st.sampled_from([
+    ("async-ps", 0), ("sync-ps", 0), ("sync-ps", 1), ("bounded-staleness", 1), ("k-async", 2), ("k-sync", 2),
+    ("k-batch-sync", 4),
+])  # fmt: skip
 
 
 def moments(profile, run):
@@ -122,23 +91,38 @@ def moments(profile, run):
 
 @settings(max_examples=150, deadline=None)
 @given(
-    profile=jobs(),
-    workers=st.integers(3, 4),
-    transfer_order=st.sampled_from(sorted(ORDERS)),
-    sharding=st.sampled_from(["round-robin", "greedy"]),
-    servers=st.integers(1, 3),
+    profile=jobs(), workers=st.integers(3, 4), order=st.sampled_from(sorted(ORDERS)), servers=st.integers(1, 3),
+    sharding=st.sampled_from(["round-robin", "greedy"]), mode=MODES, straggling=st.sampled_from([1.0, 1.7]),
     speeds=st.lists(st.floats(0.5, 1.5), min_size=4, max_size=4, unique=True),
     own_links=st.none() | st.lists(st.floats(0.3e6, 2e6), min_size=4, max_size=4),
-    straggling=st.sampled_from([0.0, 1.7]),
-    mode=MODES,
-)
-def test_events_agree_with_plain_simulation(profile, workers, speeds, own_links, mode, **options):
-    way, number = mode
+)  # fmt: skip
+def test_events_agree_with_plain_simulation(
+    profile, workers, order, servers, sharding, mode, straggling, speeds, own_links
+):
+    (way, number), steps, speeds = mode, 4, speeds[:workers]
     own_links = own_links and own_links[:workers]
-    if way in ("first", "batches"):  # of a step that is cut short nobody tells which was repeated
+    if way in ("k-sync", "k-batch-sync"):  # of a step that is cut short nobody tells which was repeated
         profile = msgspec.structs.replace(profile, steps=profile.steps[:1])
-    run, plain = both(profile, workers=workers, steps=4, speeds=speeds[:workers], own_links=own_links, mode=way,
-                      number=number, **options)  # fmt: skip
+    stragglers = {"straggler_probability": 1.0, "straggler_slowdown": straggling} if straggling > 1 else {}
+    run = simulate_operations(
+        profile, workers=workers, steps=steps, transfer_order=order, sharding=sharding, parameter_servers=servers,
+        slowdown=speeds, worker_bandwidth=own_links, synchronization=Synchronization(way, number), trace_steps=steps,
+        **stragglers, **IDEAL,
+    )  # fmt: skip
+    records = [{} for _ in range(workers)]
+    for w, step, record, _ in run.log.tolist():
+        records[w][step] = record
+    assume(all(sorted(own) == list(range(len(own))) for own in records))  # none was forgotten
+    home = None if servers == profile.cluster.parameter_servers else dealt(profile, servers, sharding)
+    every = number if way.startswith("k-") else workers - number * (way == "sync-ps")
+    plain = Cluster(
+        profile, slowdown=[speed * straggling for speed in speeds], links=RATES,
+        worker_links=[own_links or [rate] * workers for rate in RATES], servers=servers,
+        rank=lambda o: float(ORDERS[order](o)) if o.kind == "fetch" else 0.0,
+        home=lambda o: 0 if o.kind == "compute" else o.server if home is None else home[layer(o)],
+        records=[[own[i] for i in range(len(own))] for own in records], mode=way, awaited=every, bound=number,
+        chunk=WINDOW if order == "multiplexed" else np.inf,
+    ).run(steps * every)  # fmt: skip
     found = moments(profile, run)
     assert found
     for key, times in found.items():
@@ -149,7 +133,6 @@ def test_events_agree_with_plain_simulation(profile, workers, speeds, own_links,
     if plain.known_until < run.duration:
         return
     assert run.duration == pytest.approx(plain.counted[-1])
-    every = number.get("results", workers - number.get("backup_workers", 0))
     assert run.times == pytest.approx(plain.counted[every - 1 :: every])
     lags = Counter(plain.lags)
     assert run.staleness == pytest.approx([lags[n] / plain.done for n in range(max(lags) + 1)])

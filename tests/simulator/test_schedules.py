@@ -1,13 +1,16 @@
-"""Schedules that can be worked out on paper, and queueing theory where its assumptions are met."""
+"""Schedules that can be worked out on paper, queueing theory, what links tell of themselves, and refusals."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuemodel.profile import Operation
-from queuemodel.simulator import LinkRate, LinkRates, simulate_operations
-from tests.oracles.by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial, two_layers
+import queuemodel as qm
+from queuemodel.models import trace_curve
+from queuemodel.profile import Operation, Synchronization
+from queuemodel.simulator import LinkRate, LinkRates, estimate_links, simulate_operations
+from tests.oracles.by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial
 
 
 def rate(profile, workers=1, **settings):
@@ -28,37 +31,23 @@ def ends(profile, **settings):
 # Orders
 
 
-@pytest.mark.parametrize(
-    ("transfer_order", "step"), [("tensorflow", 2.7), ("in-order", 2.4), ("tac", 2.4), ("tic", 2.7), ("reverse", 2.7)]
-)
-def test_transfer_order_decides_the_start(transfer_order, step):
-    # TIC looks at operations that need several parameters: one needs both here, a tie, so they go as they were recorded
-    # in order: first at .2, second at 1.0; forward .5, 1.0 to 1.4; gradients 1.4 to 2.2, then the first's until 2.4
-    assert rate(profile_of(two_layers()), transfer_order=transfer_order) == pytest.approx(1 / step)
-
-
-def branches():
-    """Three parameters as they were recorded: c, b, a; two operations need several, and b alone unlocks the longest."""
-    sizes = {"c": 300_000, "b": 200_000, "a": 100_000}
-    fetches = [Operation("fetch", name, 0.0, 0.6, size) for name, size in sizes.items()]
-    computes = [("only a", 0.1, [2]), ("only b", 0.5, [1]), ("ab", 0.1, [1, 2]), ("all", 0.1, [0, 1, 2])]
-    return [*fetches, *(Operation("compute", name, 0.6, 0.6 + took, after=after) for name, took, after in computes)]
+#: Three parameters as they were recorded, and operations by what they need; b alone unlocks the longest.
+SIZES = {"c": 300_000, "b": 200_000, "a": 100_000}
+NEEDS = [("only a", 0.1, [2]), ("only b", 0.5, [1]), ("ab", 0.1, [1, 2]), ("all", 0.1, [0, 1, 2])]
 
 
 @pytest.mark.parametrize(
-    ("transfer_order", "order"), [("tic", "bac"), ("tac", "bac"), ("in-order", "abc"), ("reverse", "cba")]
-)
-def test_tic_and_tac_order_by_hand(transfer_order, order):
+    ("transfer_order", "needs", "order"),
+    [("tic", NEEDS, "bac"), ("tac", NEEDS, "bac"), ("tac", NEEDS[2:], "bac")],
+)  # fmt: skip
+def test_tic_and_tac_order_by_hand(transfer_order, needs, order):
     # TIC: ab makes M+ of a and b two transfers, all makes that of c three; ties go as they were recorded
     # TAC: of two, the one whose own computation hides the other's transfer goes first: b hides a's .1 s
-    found = ends(profile_of(branches()), transfer_order=transfer_order)
+    # in a tie those that an operation lacks the least of: ab .3 s of transfers, all .6 s
+    fetches = [Operation("fetch", name, 0.0, 0.6, size) for name, size in SIZES.items()]
+    computes = [Operation("compute", name, 0.6, 0.6 + took, after=after) for name, took, after in needs]
+    found = ends(profile_of([*fetches, *computes]), transfer_order=transfer_order)
     assert "".join(sorted("abc", key=found.get)) == order
-
-
-def test_tac_breaks_ties_by_time():
-    """Under TAC: ab needs .3 s of transfers, all needs .6 s, and b was recorded before a."""
-    found = ends(profile_of([*branches()[:3], *branches()[5:]]), transfer_order="tac")
-    assert "".join(sorted("abc", key=found.get)) == "bac"
 
 
 def test_tensor_held_behind_a_large_one():
@@ -129,53 +118,29 @@ def test_equal_gradients_return_in_reverse():
     assert busy / busy.sum() == pytest.approx([0.5, 0.3, 0.2])
 
 
-FREE = serial(fetch=0.0, push=0.0)
-
-
 # Theory
 
 
 def test_stragglers_have_their_rate():
-    times = {"straggler_probability": 0.2, "straggler_slowdown": 3.0, "steps": 20_000}
-    assert rate(profile_of(FREE), **times) == pytest.approx(1 / (0.5 * 1.4), rel=0.02)
-    unequal = rate(profile_of(FREE), 2, slowdown=[1.0, 2.0], **times | {"steps": 10_000})
-    assert unequal == pytest.approx(1.5 / (0.5 * 1.4), rel=0.02)
+    free = profile_of(serial(fetch=0.0, push=0.0))
+    times = {"straggler_probability": 0.2, "straggler_slowdown": 3.0, "steps": 10_000}
+    assert rate(free, 2, slowdown=[1.0, 2.0], **times) == pytest.approx(1.5 / (0.5 * 1.4), rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("steps", "settings"),
-    [([serial(), serial(compute=0.7)], {}), ([two_layers()], {"transfer_order": "random"}),
-     ([serial()], {"unfairness": 0.4}),
-     ([serial()], {"straggler_probability": 0.2, "straggler_slowdown": 2.0}), ([serial()], {"in_phase": False})],
-)  # fmt: skip
-def test_draws_follow_the_seed(steps, settings):
-    def times(seed):
-        run = simulate_operations(profile_of(*steps), workers=3, seed=seed, **{"in_phase": True, **IDEAL, **settings})
-        return run.times.tolist()
-
-    assert times(5) == times(5) != times(6)
+NETWORKS = [{"congestion_control": told, "buffer": s} for told in ("cubic", "reno", "bbr") for s in (0.003, 0.03)]
+NETWORKS.append({"loaded_trip": 0.0, "unfairness": 0.4})
 
 
 @given(
-    operations=graphs(),
-    workers=st.integers(1, 5),
-    transfer_order=st.sampled_from(["tensorflow", "random", "multiplexed", "tic", "tac"]),
-    told=st.sampled_from(["cubic", "reno", "bbr", "none"]),
-    buffer=st.sampled_from([0.003, 0.03]),
-    seed=st.integers(0, 100),
-)
-def test_links_never_exceed_their_rate(operations, workers, transfer_order, told, buffer, seed):
-    profile = profile_of(operations, servers=2)
-    network = (
-        {"loaded_trip": 0.0, "unfairness": 0.4} if told == "none" else {"congestion_control": told, "buffer": buffer}
-    )
-    settings = {
-        "transfer_order": transfer_order, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network,
-    }  # fmt: skip
-    run = simulate_operations(profile, workers=workers, **settings)
+    operations=graphs(), workers=st.integers(1, 5), network=st.sampled_from(NETWORKS), seed=st.integers(0, 100),
+    order=st.sampled_from(["tensorflow", "random", "multiplexed", "tic", "tac"]),
+)  # fmt: skip
+def test_links_never_exceed_their_rate(operations, workers, order, network, seed):
+    asked = {"transfer_order": order, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network}
+    run = simulate_operations(profile_of(operations, servers=2), workers=workers, **asked)
     assert all(share <= 1 + 1e-6 for name, share in run.utilization.items() if name != "compute")
     order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
-    steps: dict[tuple[int, int], dict[int, np.ndarray]] = {}
+    steps = {}
     for (w, number, _, i), times in zip(run.log.tolist(), run.log_times, strict=True):
         steps.setdefault((w, number), {})[order[i]] = times
     for done in steps.values():
@@ -190,3 +155,130 @@ def test_links_never_exceed_their_rate(operations, workers, transfer_order, told
             if own:  # all bytes went through the link between the first's beginning and the last's end
                 span = max(e for _, e, _ in own) - min(b for b, _, _ in own)
                 assert sum(size for *_, size in own) <= RATE * span * (1 + 1e-6) + 1
+
+
+# What recorded transfers tell of links, and the one rule for other bandwidths, up and down
+
+EFFICIENCY = 0.95  # of a nominal bandwidth carries tensors
+
+
+def transfers(kind, start, sizes, *, rate=RATE, server=0):
+    """Tensors that are asked for at once and arrive one after the other."""
+    ends = start + np.cumsum(sizes) / rate
+    return [Operation(kind, f"{kind}{i}", start, float(e), sizes[i], server) for i, e in enumerate(ends)]
+
+
+def test_rate_and_start_time_of_links():
+    rates = np.linspace(0.7e6, 1e6, 11)
+    steps = [
+        transfers("fetch", 0.0, [400_000] * 2, rate=rate) + transfers("fetch", 9.0, [100], rate=9e6, server=1)
+        for rate in rates
+    ]
+    links = estimate_links(profile_of(*steps, servers=2))
+    assert links.transmit.rate == pytest.approx(np.quantile(rates, 0.9))
+    assert links.receive == links.transmit  # nothing was pushed
+    assert links.to_frame().shape == (2, 5)
+    assert links.transmit.rate_error == pytest.approx(np.std(rates))
+    assert links.transmit.transfers == 33
+    assert links.transmit.start_time == pytest.approx(800_000 / np.median(rates) - 800_000 / links.transmit.rate)
+    both = [one + transfers("push", 30.0, [500_000], rate=2 * RATE) for one in steps]
+    assert estimate_links(profile_of(*both, servers=2)).receive.rate == pytest.approx(2 * RATE)
+
+
+def test_waiting_costs_no_capacity():
+    steps = []
+    for number in range(20):
+        fetches = transfers("fetch", 0.0, [100_000] * 10 + [50_000] * 10)
+        late = 19 if number == 3 else 4  # of one step the end itself
+        fetches[late] = msgspec.structs.replace(fetches[late], end=fetches[late].end + 0.3)
+        steps.append(fetches)
+    assert estimate_links(profile_of(*steps)).transmit.rate == pytest.approx(RATE, rel=1e-6)
+
+
+def test_instant_transfers_show_no_rate():
+    empty = [Operation("fetch", "w", 0.0, 1.0, 0), Operation("compute", "c", 1.0, 2.0)]
+    with pytest.raises(qm.DataError, match="recorded transfers with bytes"):
+        estimate_links(profile_of(empty))
+    instant = [Operation("push", "w", 1.0, 1.0, 1_000_000)]
+    slow = transfers("push", 1.0, [1_000_000])
+    assert estimate_links(profile_of(instant, slow, instant, slow)).receive.rate == pytest.approx(RATE)
+    assert estimate_links(profile_of(instant, instant)).receive.rate == pytest.approx(1e12)
+
+
+def profile_at(down, up=RATE, **told):
+    """400 kB are fetched, computed with for half a second, and 200 kB pushed, at so many bytes per second."""
+    return profile_of(*[serial(4e5 / down, 0.5, 2e5 / up, sizes=(4e5, 2e5))] * 3, **told)
+
+
+@given(nominal=st.none() | st.floats(0.5e6, 20e6), bandwidth=st.floats(0.2e6, 1e8), down=st.floats(0.5e6, 1e6))
+def test_host_time_stays_beside_the_link(nominal, bandwidth, down):
+    profile, took = profile_at(down, bandwidth=nominal), []
+    for size, rate in ((4e5, down), (2e5, RATE)):
+        host = 0.0 if nominal is None else max(size / rate - size / (EFFICIENCY * nominal), 0.0)
+        took.append(size / rate if bandwidth == nominal else host + size / (EFFICIENCY * bandwidth))
+    fair = {"loaded_trip": 0.0, "unfairness": 0.0}
+    run = simulate_operations(profile, workers=1, bandwidth=bandwidth, steps=20, in_phase=True, **fair)
+    assert (run.breakdown["fetch"], run.breakdown["push"]) == pytest.approx(took)
+    assert run.throughput == pytest.approx(1 / (0.5 + sum(took)))
+    assert qm.fit(profile).what_if(bandwidth=bandwidth).throughput([1]).at(1) == pytest.approx(run.throughput)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "bandwidth", "loopback"),
+    [("10.0.0.1", None, False), ("", None, False), ("localhost:1 127.0.0.1:2", None, True),
+     ("localhost:1 10.0.0.1", None, False), ("gpu-1 gpu-1", None, True), ("[fe80::1]:1 [fe80::1]:2", None, True),
+     ("gpu-1:2222 gpu-2:2222", None, False), ("localhost:1 localhost:2", 1e9, False)],
+)  # fmt: skip
+def test_loopback_hosts_have_no_link(hosts, bandwidth, loopback):
+    named = dict(zip(("worker:0", "ps:0"), hosts.split(), strict=False))
+    profile = profile_at(1e8, 1e8, bandwidth=bandwidth, hosts=named)
+    networks = [simulate_operations(profile, workers=1, steps=5, bandwidth=b).settings["network"] for b in (None, 1e8)]
+    assert [network == "loopback" for network in networks] == [loopback, False]
+
+
+# What makes no sense is refused in one line, before anything is compiled or indexed
+
+NAN, INF = float("nan"), float("inf")
+WRONG = {
+    "workers": [0, -1, 2.0, True, "2", 10_001], "steps": [0, 2.5, NAN], "seed": [-1, 1.5, None, 2**64],
+    "transfer_order": ["best", None], "sharding": ["halves"], "parameter_servers": [0, -1, 1.0, 10**6],
+    "bandwidth": [0.0, -1.0, NAN, INF, "10 Gbit/s"], "straggler_probability": [-0.1, 2, NAN],
+    "straggler_slowdown": [-1, 0, NAN, INF], "loaded_trip": [-1e-3, NAN, INF], "unfairness": [-0.4, NAN, 1e6],
+    "window_kept": [-0.1, 1.5, NAN], "congestion_control": ["vegas", 1, True],
+    "buffer": [-1e-3, NAN, 12, "12ms"],  # 12: milliseconds
+    "slowdown": [[1.0], [1.0, 0.0], [1.0, NAN], [1.0, INF]], "worker_bandwidth": [[1e6], [1e6, -1.0], [1e6, INF]],
+    "trace_steps": [-1, 1000], "confidence": [0, 1, 2, NAN],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "said"), [
+    *(({name: value}, rf"simulate: .*{name}.*got") for name, values in WRONG.items() for value in values),
+    *(({"synchronization": Synchronization(way, 3)}, r"workers must be at least .*, got 2")
+      for way in ("k-sync", "k-async", "sync-ps")),
+    ({"workers": 10_000, "parameter_servers": 1000}, "simulate fewer workers"),
+])  # fmt: skip
+def test_senseless_arguments_are_refused(asked, said):
+    with pytest.raises(qm.ModelError, match=said):
+        simulate_operations(profile_of(serial()), **{"workers": 2, "steps": 5, "links": LINKS} | asked)
+
+
+@pytest.mark.parametrize("asked", [
+    {"confidence": 1}, {"replications": 0}, {"n_jobs": 0}, {"worker_speeds": [1.0]}, {"worker_speeds": [1.0, NAN]},
+    {"accelerator_speed": 0},
+])  # fmt: skip
+def test_senseless_sets_of_runs_are_refused(asked):
+    with pytest.raises(qm.ModelError, match="got"):
+        trace_curve(profile_of(serial()), workers=[1, 2], steps=20, **asked, **IDEAL)
+
+
+@pytest.mark.parametrize(("operations", "said"), [
+    ([Operation("compute", "step", 0.2, 0.7, server=1)], "operation 1 .'step'.: server must"),
+    ([Operation("compute", "step", 0.2, 0.7, after=[5])], "operation 1 .'step'.: after must"),
+    (None, "step 0 has no operations"), ([Operation("compute", "c", 1.0, 1.0, after=[0])], "step 0 takes no time"),
+])  # fmt: skip
+def test_unchecked_operations_are_refused(operations, said):
+    profile = profile_of(serial())
+    recorded = profile.steps[0].operations  # behind the profile's own checks
+    recorded[:] = [] if operations is None else [Operation("fetch", "w", 0.0, 1.0, 0), *operations]
+    with pytest.raises(qm.DataError, match=said):
+        simulate_operations(profile, workers=1, links=LINKS)
