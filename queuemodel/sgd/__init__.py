@@ -40,7 +40,7 @@ __all__ = [
     "NAMES", "PROBLEM_KINDS", "QSGD", "AdaComm", "AdaQuantFL", "BlockSign", "Candidate", "Clock", "Compared",
     "Comparison", "Compressor", "Descent", "DoubleCompression", "FixedPoint", "Identity", "LeastSquares", "LocalSGD",
     "LogisticRegression", "Moment", "OrderedGradient", "OverTheAir", "OverlapLocalSGD", "Perceptron", "Problem",
-    "RandomK", "Reparameterized", "Sent", "ServerSGD", "SquarmSGD", "Strategy", "StrategyPlan", "SynchronousSGD", "TopK",
-    "compare", "descend", "job_of", "make_problem", "mixing_matrix", "plan_strategies", "plot_losses",
+    "RandomK", "Reparameterized", "Sent", "ServerSGD", "SquarmSGD", "Strategy", "StrategyPlan", "SynchronousSGD",
+    "TopK", "compare", "descend", "job_of", "make_problem", "mixing_matrix", "plan_strategies", "plot_losses",
     "plot_time_to_target", "split",
 ]  # fmt: skip

@@ -178,5 +178,6 @@ def test_good_channel_is_synchronous():
     np.testing.assert_allclose(*steps, rtol=1e-12)
     settings = {"workers": 4, "steps": 300, "learning_rate": 0.05, "seeds": 2}
     few = run(qd.OverTheAir(2, noise=0.0, fading=0.5), **settings)
-    assert (few.losses[:, -1] < 0.1 * few.losses[:, 0]).all()
+    excess = few.losses - SQUARES.minimum
+    assert (excess[:, -1] < 0.05 * excess[:, 0]).all()
     assert few.up_bits[0, -1] == pytest.approx(300 * 32 * 2 / 4)
