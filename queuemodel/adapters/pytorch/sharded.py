@@ -8,8 +8,8 @@ behind it, are replayed on the recorded steps. What most of them contradict is d
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -46,25 +46,22 @@ def is_sharded(together: Sequence[Collective]) -> bool:
     return moved["allgather"] > 0 and moved["reducescatter"] > 0 and moved["reducescatter"] >= moved["allreduce"]
 
 
-class StepEvents(NamedTuple):
-    """A step's mark, what the program came to in it in order, and what was done together."""
+def read_rank(
+    trace: RankTrace,
+    steps: Iterable[tuple[int, list[TraceEvent], list[Collective]]],
+    begin: float,
+    work: AcceleratorWork,
+) -> RankTrace:
+    """The rounds of a rank's file, of each step's number, its events in the program's order, and what ranks did then.
 
-    number: int
-    events: Sequence[TraceEvent]
-    together: Sequence[Collective]
-
-
-def read_rank(trace: RankTrace, steps: Sequence[StepEvents], begin: float, work: AcceleratorWork) -> RankTrace:
-    """The rounds of a rank's file; the first begins at ``begin`` (us), the others when the one before is done."""
-    busy = defaultdict[str, float](float)
-    for event in work.computing:
-        busy[event.stream] += event.dur
-    streams = {stream for stream, time in busy.items() if time >= LEAST_STREAM * max(busy.values())}
+    The first begins at ``begin`` (us), the others when the one before is done.
+    """
+    streams = {stream for stream, time in work.busy.items() if time >= LEAST_STREAM * max(work.busy.values())}
     members: dict[str, tuple[int, ...]] = {}
     rounds = []
-    for step in steps:
-        ran = {id(one.ran): one for one in step.together if one.ran.is_nccl}
-        there = [e for e in step.events if id(e) in ran or (e.cat == "kernel" and e.stream in streams)]
+    for step, events, together in steps:
+        ran = {id(one.ran): one for one in together if one.ran.is_nccl}
+        there = [e for e in events if id(e) in ran or (e.cat == "kernel" and e.stream in streams)]
         if not ran or len(there) == len(ran):
             continue
         end = max(event.end for event in there)
@@ -74,7 +71,7 @@ def read_rank(trace: RankTrace, steps: Sequence[StepEvents], begin: float, work:
             Round(
                 rank=trace.rank,
                 ranks=trace.ranks,
-                number=step.number,
+                number=step,
                 round_time=round(1e-6 * (end - begin), 7),
                 computed=round(sum(one.end - one.start for one in operations if one.kind == "compute"), 7),
                 operations=operations,
@@ -158,6 +155,18 @@ def _alike(where: str, rounds: Sequence[Round]) -> tuple[list[Round], int]:
 
 
 # Process groups
+
+
+def of_job(runs: Sequence[list[RankTrace]]) -> tuple[list[list[RankTrace]], dict[str, int], str]:
+    """Runs of a job that shards its parameters, with what waits for what; fields of `Job`; and the rules, in words."""
+    named, rules = with_roles([run for run in runs if run[0].ranks > 1]), []
+    for i, run in enumerate(named):
+        named[i], rule = with_edges(run)
+        rules.append(rule)
+    largest = max(named, key=lambda run: run[0].ranks)[0]
+    scattered = [one.bytes for one in largest.rounds[0].operations if one.kind == "reduce-scatter"]
+    job = {"parameter_bytes": sum(scattered), "tensors": len(scattered)}
+    return [*(run for run in runs if run[0].ranks == 1), *named], job, f"; {'; '.join(rules)}"
 
 
 def with_roles(runs: Sequence[Sequence[RankTrace]]) -> list[list[RankTrace]]:
@@ -346,10 +355,10 @@ def with_edges(run: Sequence[RankTrace]) -> tuple[list[RankTrace], str]:
             f"{run[0].where}: no rule of what waits for what replays the recorded steps: the best misses them by "
             f"{percent(missed)} ({rule}); record more steps, or steps without other work"
         )
+
+    def waiting(one: Round) -> Round:
+        operations = [structs.replace(o, after=before) for o, before in zip(one.operations, after, strict=True)]
+        return structs.replace(one, operations=operations)
+
     words = f"{rule}: replayed steps are {percent(missed)} off"
-    return [replace(trace, rounds=[_waiting(one, after) for one in trace.rounds]) for trace in run], words
-
-
-def _waiting(one: Round, after: Sequence[list[int]]) -> Round:
-    operations = [structs.replace(o, after=before) for o, before in zip(one.operations, after, strict=True)]
-    return structs.replace(one, operations=operations)
+    return [replace(trace, rounds=list(map(waiting, trace.rounds))) for trace in run], words
