@@ -11,7 +11,6 @@ import recording
 
 import queuemodel as qm
 from queuemodel.adapters import Mirrored, read_mirrored
-from queuemodel.models import predict
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow to read its files", allow_module_level=True)
@@ -35,24 +34,15 @@ def two(profile):
 
 @pytest.mark.parametrize("case", ["slow-input", "late-input"])
 def test_waiting_for_data_is_no_computation(case):
-    """One rank and two that compute for 0.3 s, and seconds of untraced rounds by the number of ranks."""
+    """One rank and two that compute for 0.3 s."""
     folder = DATA / "mirrored" / case
     profile = read_mirrored([folder / "trace_n1", folder / "trace_n2"], batch_size=32)
-    measured = json.loads((folder / "measured.json").read_text())["round_s"]
     assert sum(one.waited for one in profile.rounds) > 0.1 * sum(one.round_time for one in profile.rounds)
     for one in profile.rounds:
         assert one.computed == pytest.approx(0.31, abs=0.03)
         assert one.computed + one.waited <= one.round_time
     told = {row["field"]: row["mean"] for row in profile.summary()}
     assert told["waited of 1 rank"] == pytest.approx(told["round_time of 1 rank"] - 0.31, abs=0.03)
-    curve, faster = (predict(profile, workers=[*map(int, measured)], accelerator_speed=speed) for speed in (1, 4))
-    seconds = [*measured.values()]
-    assert 1 / curve.iterations_per_second == pytest.approx(
-        seconds, rel=0.12
-    )  # a dozen batches, and two that were late
-    if case == "slow-input":
-        assert curve.bottleneck == "input"
-        assert faster.iterations_per_second == pytest.approx(curve.iterations_per_second, rel=0.05)
 
 
 def test_small_packs_share_the_parameters():
@@ -66,9 +56,8 @@ def test_small_packs_share_the_parameters():
     assert np.mean(computed) == pytest.approx(TRUTH["compute_s"], rel=0.15)  # waits of a busy machine are late
     profile = read_mirrored([MLP / "trace_n2"], batch_size=64)
     assert [(one.rank, one.number) for one in profile.rounds] == [(r, n) for r in (0, 1) for n in range(8)]
-    assert (
-        {pack.bytes for one in profile.rounds for pack in one.buckets} == {MLP_BYTES} == {profile.job.parameter_bytes}
-    )
+    sizes = {pack.bytes for one in profile.rounds for pack in one.buckets}
+    assert sizes == {MLP_BYTES} == {profile.job.parameter_bytes}
 
 
 @pytest.mark.parametrize("job", [TINY, MLP], ids=lambda job: job.name)

@@ -8,7 +8,6 @@ from recording import recorded, refused
 
 from queuemodel import Profile, ProfilingError
 from queuemodel.adapters import DataParallel, read_pytorch
-from queuemodel.models import predict
 
 missing = importlib.util.find_spec("torch") is None
 pytestmark = [pytest.mark.live, pytest.mark.skipif(missing, reason="needs PyTorch")]
@@ -43,10 +42,6 @@ def test_live_profile_of_three_ranks(family, tmp_path):
     assert low < torch_jobs.NOISE_SCALE < high < 1.8 * low
     assert [point.workers for point in profile.throughputs] == [1, 2, 3]
     assert len(profile.gradient_norms[0].workers) == 3
-    curve = predict(profile, workers=[1, 2, 4])
-    assert curve.profiled_workers == 3
-    assert curve.iterations_per_second == pytest.approx(curve.steps_per_second / [1, 2, 4])
-    assert all(curve.steps_per_second > 0)
 
 
 def test_same_examples_give_no_noise_scale(family, tmp_path, run):

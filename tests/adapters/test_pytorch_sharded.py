@@ -10,7 +10,6 @@ import pytest
 import recording
 
 from queuemodel.adapters import read_pytorch
-from queuemodel.models import predict
 from testbed.recordings import unpacked
 from tests.oracles.recorded import DATA
 from validation.sharded import NCCL
@@ -110,30 +109,11 @@ def test_gradients_over_nccl_are_buckets():
     assert took == pytest.approx(1 / measured(folder)[2], rel=0.03)
 
 
-@pytest.mark.parametrize(("series", "runs", "within"), [
-    (FSDP, ["trace_n2"], 0.06), (FSDP, ["trace_n1", "trace_n2"], 0.06), (FSDP, [], 0.08),
-    *((unpacked(NCCL) / job, [], 0.09) for job in ("nccl-fsdp", "nccl-fsdp1")),
-])  # fmt: skip
-def test_two_nodes_predict_eight(tmp_path, series, runs, within):
-    """From all their ranks' files, or from one alone."""
-    folders = [series / run for run in runs]
-    if not runs:
-        folders = [shutil.copytree(series / "trace_n2", tmp_path / "trace_n2")]
-        next(folders[0].glob("rank1*")).unlink()
-    curve = predict(read(*folders), workers=[2, 4, 8])
-    truth = np.array([n * measured(series)[n] for n in (2, 4, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=within)
-    assert ((curve.lower < truth) & (truth < curve.upper)).all()
-
-
 @pytest.mark.parametrize("runs", [["trace_n4"], ["trace_n2", "trace_n4"]])
 def test_groups_inside_nodes_keep_their_size(runs):
     profile = read(*(HSDP / run for run in runs))
     assert profile.strategy == "hsdp"
     assert profile.rounds[-1].groups == {"inside a node": 2, "across nodes": 2}
-    curve = predict(profile, workers=[2, 4, 6, 8])
-    truth = np.array([n * measured(HSDP)[n] for n in (2, 4, 6, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.03)
 
 
 def test_fixed_groups_across_nodes_are_refused(copied):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import recording
 
-import queuemodel as qm
 from queuemodel.adapters import read_pytorch
 from tests.oracles.recorded import DATA
 
@@ -276,12 +275,7 @@ def one_by_one(trace):
 def test_sequential_reductions_after_backward_pass(folder):
     """They wait for each other, and not for gradients."""
     change(folder, one_by_one, ranks=(0, 1))
-    profile = read_pytorch([folder], batch_size=32, bandwidth=2e6)
-    assert all([bucket.ready for bucket in one.buckets] == [one.computed] * 3 for one in profile.rounds)
-    slow, fast = (qm.predict(profile, workers=[2], bandwidth=b) for b in (2e6, 2e9))
-    compute = np.mean([one.computed for one in profile.rounds])
-    assert 2 / slow.steps_per_second[0] > 2 * compute
-    assert 2 / fast.steps_per_second[0] == pytest.approx(compute, rel=0.05)
+    assert all([bucket.ready for bucket in one.buckets] == [one.computed] * 3 for one in read(folder).rounds)
 
 
 # people's own scripts
@@ -295,9 +289,6 @@ def test_what_scripts_send_is_read(scripts, name, sent):
     assert (profile.job.parameter_bytes, profile.job.tensors) == (sent, 10)  # not those of activations
     for one in profile.rounds:
         assert sum(bucket.bytes for bucket in one.buckets) == sum(g.bytes for g in one.gradients) == sent
-    whole, one_message = (qm.predict(profile, workers=[2], scheme=scheme) for scheme in (None, "tf-ring"))
-    wire = [float(curve.utilization[0, 0] / curve.iterations_per_second[0]) for curve in (whole, one_message)]
-    assert wire[1] == pytest.approx(wire[0], rel=0.01)  # what a cast halves is halved in what-ifs
 
 
 @pytest.mark.parametrize(("name", "said"), [
@@ -312,16 +303,11 @@ def test_scripts_without_rounds_are_refused(scripts, name, said):
 
 
 def test_loader_bound_rounds_keep_loading_time(scripts):
+    """Alone a rank waits for its loader; of two, seconds of untraced rounds by the number of ranks."""
     folder = scripts / "slow-loader"
-    profile = read_pytorch([folder / "trace_n1", folder / "trace_n2"], batch_size=32, bandwidth=12.5e6)
+    rounds = read(folder / "trace_n1", folder / "trace_n2").rounds
     ((*measured,),) = (found.values() for found in json.loads((folder / "measured.json").read_text()).values())
-    curve = qm.predict(profile, workers=[1, 2, 3])
-    assert curve.iterations_per_second == pytest.approx(1 / np.array(measured), rel=0.05)  # tracing costs that
-    assert measured[2] > 1.1 * measured[1]  # what two ranks wait, three need for the network
-    loaded = curve.iterations_per_second[0]
-    fast = qm.predict(profile, workers=[1, 2, 3], bandwidth=12.5e8, accelerator_speed=100)
-    assert fast.iterations_per_second == pytest.approx([loaded] * 3, rel=0.01)
-    assert fast.bottleneck == "input"
-    assert "waited for their input, which takes 0.41" in fast.note
-    double = qm.predict(profile, workers=[3], batch_size=64, bandwidth=12.5e8)
-    assert double.iterations_per_second == pytest.approx(loaded / 2, rel=0.01)
+    for ranks in (1, 2):
+        some = [one for one in rounds if one.ranks == ranks]
+        assert np.mean([one.round_time for one in some]) == pytest.approx(measured[ranks - 1], rel=0.05)
+        assert np.mean([one.waited for one in some]) > 0.1
