@@ -53,12 +53,9 @@ def run_child() -> None:
             imported(settings["model"])
         # the result lives until the end: TensorFlow's destructors may wait for ever for a server
         kept = getattr(importlib.import_module(module), function)(settings, say)  # noqa: F841
-    except QueueModelError as error:
-        say(failed=str(error))
-        status = 1
     except BaseException as error:  # SystemExit in a user's module too
         traceback.print_exc()
-        say(failed=cause(error))
+        say(failed=str(error) if isinstance(error, QueueModelError) else cause(error))
         status = 1
     sys.stderr.flush()
     os._exit(status)

@@ -178,15 +178,11 @@ class RankTrace:
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
     """The traces of a run's ranks, in their order, and of the rounds those that all recorded (raises DataError)."""
     traces = sorted(traces, key=lambda trace: trace.rank)
-    for one, other in itertools.pairwise(traces):
-        if one.rank == other.rank:
-            raise DataError(
-                f"{other.where}: rank {other.rank} again, as in {one.where}; give each run a folder, without copies"
-            )
-        if one.ranks != other.ranks:
-            raise DataError(
-                f"{other.where}: one of {other.ranks} ranks, and {one.where} of {one.ranks}; give each run a folder"
-            )
+    for a, b in itertools.pairwise(traces):
+        if a.rank == b.rank:
+            raise DataError(f"{b.where}: rank {b.rank} again, as in {a.where}; give each run a folder, without copies")
+        if a.ranks != b.ranks:
+            raise DataError(f"{b.where}: one of {b.ranks} ranks, and {a.where} of {a.ranks}; give each run a folder")
     numbers = set.intersection(*({one.number for one in trace.rounds} for trace in traces))
     if not numbers:
         raise DataError(f"{folder}: the ranks recorded no step in common")

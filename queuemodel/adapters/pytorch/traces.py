@@ -171,10 +171,7 @@ def _read_rank(path: Path) -> RankTrace:
     events, info = read_trace(path)
     steps = sorted((event for event in events if STEP.fullmatch(event.name)), key=lambda event: event.ts)
     if not steps:
-        raise DataError(
-            f"{path}: no ProfilerStep#i among its {len(events):,} events; call profiler.step() after each step while "
-            "recording"
-        )
+        raise DataError(f"{path}: no ProfilerStep#i among {len(events):,} events; call profiler.step() after each step")
     work, trace = AcceleratorWork(events), _rank_file(path, info, events)
     handed = sorted(events, key=lambda event: (work.handed_over(event), event.cat in DONE_THERE))
     inside = recordings.by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)

@@ -78,9 +78,7 @@ def read_mirrored(
         runs.append(recordings.whole_run(Path(folder), traces))
     packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
     if recordings.ranks_of(folders, runs) < 2 or not packs:
-        raise DataError(
-            f"{folders[-1]}: no all-reduce among two ranks or more; record MultiWorkerMirroredStrategy on two nodes"
-        )
+        raise DataError(f"{folders[-1]}: no all-reduce among two ranks or more; record a run on two nodes")
     size = parameter_bytes or sum(pack.bytes for pack in packs[-1])
     job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs[-1])}
     source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
