@@ -1,4 +1,8 @@
-"""Live runs as tests ask for them: options of the framework and of the runner together; and what is refused."""
+"""Live runs as tests ask for them, options of framework and runner together; changed traces; and what is refused."""
+
+import gzip
+import json
+import shutil
 
 import pytest
 
@@ -16,6 +20,25 @@ def recorded(backend, *model, **settings):
 def at(number, action):
     """To be called in each step, does something in one."""
     return lambda kind, done, total: action() if done == number else None
+
+
+def decoded(path):
+    return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+
+
+def change(path, edit):
+    """What a trace says, as ``edit`` leaves it or returns another."""
+    trace = decoded(path)
+    text = json.dumps(edit(trace) or trace).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+def copied(run, place, edit=None):
+    """A run's folder elsewhere, with changed traces."""
+    folder = shutil.copytree(run, place / run.name)
+    for path in sorted(folder.iterdir()) if edit else ():
+        change(path, edit)
+    return folder
 
 
 def refused(function, *arguments, said, error=DataError, **known):

@@ -3,9 +3,6 @@
 What must be read is computed here by itself, from the events' own numbers.
 """
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import recording
@@ -25,22 +22,12 @@ def published():
 
 @pytest.fixture
 def copied(published, tmp_path):
-    """A run's folder, with its traces as ``edit`` leaves them."""
-
-    def copy(run, edit=None):
-        folder = shutil.copytree(published / run, tmp_path / run)
-        for path in folder.iterdir() if edit else ():
-            trace = json.loads(path.read_text())
-            edit(trace)
-            path.write_text(json.dumps(trace))
-        return folder
-
-    return copy
+    return lambda run, edit=None: recording.copied(published / run, tmp_path, edit)
 
 
 def events(folder):
     (path,) = folder.iterdir()
-    return json.loads(path.read_text())["traceEvents"]
+    return recording.decoded(path)["traceEvents"]
 
 
 def read(folder, **known):
@@ -114,7 +101,7 @@ def test_kernels_without_launch_precede_the_recording(published, copied):
     profile, said = read(copied("dlrm-8xV100", brief))
     truth = []
     for path in sorted((published / "dlrm-8xV100").iterdir()):
-        ((mark, own),) = of_steps(json.loads(path.read_text())["traceEvents"])
+        ((mark, own),) = of_steps(recording.decoded(path)["traceEvents"])
         truth.append(1e-6 * (mark["ts"] + mark["dur"] - own[0][1]["ts"]))
     assert [one.round_time for one in profile.rounds] == pytest.approx(truth, abs=1e-6)
     assert [truth[1], truth[3]] == pytest.approx([0.01858, 0.01763], abs=5e-6)

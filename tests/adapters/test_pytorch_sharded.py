@@ -1,9 +1,7 @@
 """Traces of sharded training: recorded ones are read as graphs that replay, what cannot be predicted is refused."""
 
-import gzip
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -30,15 +28,12 @@ def copied(tmp_path):
     """Runs of a series as ``edit`` leaves the arguments of each collective, of all their traces."""
 
     def copy(series, runs, edit):
-        for run in runs:
-            shutil.copytree(series / run, tmp_path / run)
-            for path in sorted((tmp_path / run).iterdir()):
-                trace = json.loads(gzip.decompress(path.read_bytes()))
-                for event in trace["traceEvents"]:
-                    if event["name"].startswith("nccl"):
-                        edit(event, len(trace["distributedInfo"]["pg_config"][0]["ranks"]))
-                path.write_bytes(gzip.compress(json.dumps(trace).encode()))
-        return [tmp_path / run for run in runs]
+        def each(trace):
+            for event in trace["traceEvents"]:
+                if event["name"].startswith("nccl"):
+                    edit(event, len(trace["distributedInfo"]["pg_config"][0]["ranks"]))
+
+        return [recording.copied(series / run, tmp_path, each) for run in runs]
 
     return copy
 
@@ -148,9 +143,8 @@ def test_collectives_of_unknown_size_are_refused(copied):
 
 def test_steps_without_replay_are_refused(tmp_path):
     """A pause amid a step that nothing recorded explains."""
-    shutil.copytree(FSDP / "trace_n2", tmp_path / "trace_n2")
-    for path in sorted((tmp_path / "trace_n2").iterdir()):
-        trace = json.loads(gzip.decompress(path.read_bytes()))
+
+    def paused(trace):
         marks = sorted(e["ts"] for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep"))
         for event in trace["traceEvents"]:
             step = sum(event["ts"] >= mark for mark in marks) - 1
@@ -159,8 +153,9 @@ def test_steps_without_replay_are_refused(tmp_path):
                 event["dur"] += 300e3
                 late = 300e3 * step
             event["ts"] += late
-        path.write_bytes(gzip.compress(json.dumps(trace).encode()))
-    refused([tmp_path / "trace_n2"], "no rule of what waits for what replays the recorded steps: the best misses")
+
+    run = recording.copied(FSDP / "trace_n2", tmp_path, paused)
+    refused([run], "no rule of what waits for what replays the recorded steps: the best misses")
 
 
 def test_steps_of_unlike_operations_are_dropped(copied):
