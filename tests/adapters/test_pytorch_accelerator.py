@@ -36,12 +36,11 @@ def told(size):
     }  # fmt: skip
 
 
-def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel", loading=0.0, beside=0.0):
+def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel", loading=0.0):
     """Events of one rank: forward 30 ms, two layers' backward 30 ms each, their buckets' all-reduces 10 and 20 ms.
 
     The program launches a step's kernels in 2 ms each and goes on to the next step at once (``ahead``), or waits for
-    them. The second bucket's kernel begins when the first's has ended. Before a step it waits ``loading`` for a batch;
-    ``beside`` its first kernel runs an all-to-all, and a barrier.
+    them. The second bucket's kernel begins when the first's has ended. Before a step it waits ``loading`` for a batch.
     """
     events, correlation = [], 0
     program, there, network = 0.0, 0.0, 0.0
@@ -64,8 +63,6 @@ def made(rank, *, steps=3, ahead=True, reduction=GENERIC, teller="kernel", loadi
         program = launched(program)
         first = max(program, there)
         there = kernel("gemm", first, 30 * MS)
-        for name, time in (("alltoall", beside), ("barrier", 50 * MS)) if beside else ():
-            kernel(GENERIC, first, time, **told(1) | {"Collective name": name})
         for size, took in zip(SIZES, (10 * MS, 20 * MS), strict=True):
             begin, tensor = program, {"Input Dims": [[size]], "Input type": ["float"]}
             program = launched(program, "cuda_driver")
@@ -132,23 +129,6 @@ def test_program_waits_while_the_accelerator_idles(tmp_path, loading, least, mos
 def test_sizes_from_names_and_program_records(tmp_path, name, teller):
     rounds = profile_of(tmp_path, reduction=name, teller=teller).rounds
     assert [[bucket.bytes for bucket in one.buckets] for one in rounds] == [[4 * size for size in SIZES]] * 6
-
-
-@pytest.mark.parametrize("kernel", [KERNELS[0], GENERIC])
-def test_what_no_record_tells_is_refused(tmp_path, kernel):
-    with pytest.raises(qm.DataError, match="give its size; record with record_shapes=True"):
-        profile_of(tmp_path, reduction=kernel, teller="nobody")
-
-
-@pytest.mark.parametrize("took", [9, 13])
-def test_other_communication_weighs_by_time(tmp_path, took):
-    """All-to-alls of one element, hidden by the first kernel of each step of 110 ms; a barrier may wait."""
-    if took > 11:
-        with pytest.raises(qm.DataError, match=r"take 1\d % of the steps \(alltoall: 3\); only all-reduces"):
-            profile_of(tmp_path, beside=took * MS)
-    else:
-        alone, beside = (profile_of(tmp_path, beside=time).rounds for time in (0.0, took * MS))
-        assert [one.buckets for one in beside] == [one.buckets for one in alone]
 
 
 def replaced(folder, old, new):

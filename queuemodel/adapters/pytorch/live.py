@@ -107,6 +107,7 @@ def _gradient_norms(wrap: Callable[[], Any], train: Callable[[Any], int], say: S
     from torch import distributed
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
+    ranks: Any = distributed.group.WORLD
     own: list[list[float]] = []
     mean: list[list[float]] = []
 
@@ -114,17 +115,17 @@ def _gradient_norms(wrap: Callable[[], Any], train: Callable[[Any], int], say: S
         values = gradients.coalesce().values() if gradients.is_sparse else gradients
         return float(torch.linalg.vector_norm(values, dtype=torch.float64)) ** 2
 
-    def noted(group: Any, bucket: Any) -> Any:
+    def noted(bucket: Any) -> Any:
         own[-1].append(norm(bucket.buffer()))
 
         def reduced(future: Any) -> Any:
             mean[-1].append(norm(future.value()))
             return future.value()
 
-        return allreduce_hook(group, bucket).then(reduced)
+        return allreduce_hook(ranks, bucket).then(reduced)
 
     wrapped = wrap()  # its hook sees every bucket, whatever the optimizer does with the gradients
-    wrapped.register_comm_hook(distributed.group.WORLD, noted)
+    wrapped.register_comm_hook(None, lambda _, bucket: noted(bucket))
     for _ in range(steps):
         own.append([])
         mean.append([])

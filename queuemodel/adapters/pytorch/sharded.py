@@ -11,7 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -66,8 +66,9 @@ def read_rank(trace: RankTrace, steps: Iterable[StepEvents], begin: float, work:
         operations = list(_operations(there, ran, trace.ranks, clock, members))
         computed = round(sum(one.end - one.start for one in operations if one.kind == "compute"), 7)
         groups = {name: len(ranks) for name, ranks in members.items()}
-        known = {"rank": trace.rank, "ranks": trace.ranks, "number": step, "computed": computed}
-        rounds.append(clock.round(operations=operations, groups=groups, **known))
+        whose: dict[str, Any] = {"rank": trace.rank, "ranks": trace.ranks, "number": step}
+        times = {"round_time": clock.round_time, "computed": computed}
+        rounds.append(Round(operations=operations, groups=groups, **whose, **times))
     alike, left = _alike(trace.where, rounds)
     return replace(trace, rounds=alike, ignored=+Counter({"unlike steps": left}), members=members)
 
