@@ -66,9 +66,8 @@ def read_rank(trace: RankTrace, steps: Iterable[StepEvents], begin: float, work:
         operations = list(_operations(there, ran, trace.ranks, clock, members))
         computed = round(sum(one.end - one.start for one in operations if one.kind == "compute"), 7)
         groups = {name: len(ranks) for name, ranks in members.items()}
-        whose: dict[str, Any] = {"rank": trace.rank, "ranks": trace.ranks, "number": step}
-        times = {"round_time": clock.round_time, "computed": computed}
-        rounds.append(Round(operations=operations, groups=groups, **whose, **times))
+        known: dict[str, Any] = {"rank": trace.rank, "ranks": trace.ranks, "number": step, "computed": computed}
+        rounds.append(Round(round_time=clock.round_time, operations=operations, groups=groups, **known))
     alike, left = _alike(trace.where, rounds)
     return replace(trace, rounds=alike, ignored=+Counter({"unlike steps": left}), members=members)
 
