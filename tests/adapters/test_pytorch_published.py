@@ -3,6 +3,8 @@
 What must be read is computed here by itself, from the events' own numbers.
 """
 
+import json
+
 import numpy as np
 import pytest
 import recording
@@ -13,6 +15,7 @@ from queuemodel.adapters import read_pytorch
 
 RESNET_BYTES = 4 * 25_557_032
 EVALUATED = "autograd::engine::evaluate_function"
+INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,44 @@ def test_one_rank_without_shapes(published):
     for asked in ({"bucket_bytes": 1e6}, {"scheme": "horovod"}):
         with pytest.raises(qm.ModelError, match="needs recorded gradients; record PyTorch with record_shapes=True"):
             qm.predict(profile, workers=[2], **asked)
+
+
+def test_input_is_awaited_while_the_accelerator_idles(published, copied):
+    """At each step's begin 0.1 s for a batch, while kernels of the step before may still run."""
+    pause, idle = 1e5, []
+
+    def loading(trace):
+        steps = list(of_steps(trace["traceEvents"]))
+        marks = [mark["ts"] for mark, _ in steps]
+        for (_, own), following in zip(steps, marks[1:], strict=False):
+            done = max(kernel["ts"] + kernel["dur"] for _, kernel in own if not is_nccl(kernel))
+            idle.append(1e-6 * (pause - max(0.0, done - following)))
+        launched_in = {id(kernel): k for k, (_, own) in enumerate(steps) for _, kernel in own}
+        for event in trace["traceEvents"]:
+            event["ts"] += pause * (launched_in.get(id(event), sum(event["ts"] >= mark for mark in marks) - 1) + 1)
+        for mark, _ in steps:
+            mark["ts"], mark["dur"] = mark["ts"] - pause, mark["dur"] + pause
+            trace["traceEvents"].append(mark | {"name": INPUT, "dur": pause})
+
+    whole, late = (
+        read(folder)[0].rounds for folder in (published / "resnet50-2xA100", copied("resnet50-2xA100", loading))
+    )
+    assert [one.waited for one in late[:2]] == pytest.approx(idle, abs=1e-6)
+    assert [one.round_time - 0.1 for one in late[:2]] == pytest.approx([one.round_time for one in whole[:2]], abs=1e-6)
+    assert [one.computed for one in late] == pytest.approx([one.computed for one in whole], abs=1e-6)
+
+
+def test_groups_without_description_and_subgroups(published, copied):
+    """PyTorch leaves the value of the description out, so that the file is no JSON."""
+    folder = copied("resnet50-2xA100")
+    (path,) = folder.iterdir()
+    text = path.read_text()
+    path.write_text(text.replace('"Group size"', '"Process Group Description": , "Group size"'))
+    with pytest.raises(json.JSONDecodeError):
+        events(folder)
+    assert read(folder) == read(published / "resnet50-2xA100")
+    path.write_text(text.replace('"Group size":2', '"Group size":1'))
+    refused(folder, "ProfilerStep#4: gradients are reduced among 1 of 2 ranks")
 
 
 def test_kernels_without_launch_precede_the_recording(published, copied):
