@@ -111,20 +111,6 @@ def test_commands_refuse_options_of_others(monkeypatch, run, words, said):
     assert "Traceback" not in shown
 
 
-# the machine: internals, since no public function can be told another machine
-
-
-def test_own_addresses_are_reserved():
-    """Nobody else binds them; a server of ours may listen there."""
-    with processes.own_addresses(3) as addresses:
-        host, port = processes.split_address(addresses[0], where="")
-        assert len(set(addresses)) == 3
-        with socket.socket() as other, pytest.raises(OSError, match="in use"):
-            other.bind((host, port))
-        with socket.create_server((host, port)) as ours, socket.create_connection((host, port)):
-            ours.accept()[0].close()
-
-
 @pytest.mark.parametrize(("control", "known"), [("cubic\n", "cubic"), ("vegas\n", None), (None, None)])
 def test_congestion_control_is_recorded(tmp_path, control, known):
     path = tmp_path / "tcp_congestion_control"
