@@ -41,7 +41,8 @@ def copied(run, place, edit=None):
     return folder
 
 
-def refused(function, *arguments, said, error=DataError, **known):
-    """In one line."""
+def refused(function, *arguments, error=DataError, **known):
+    """In one line, which the last argument describes."""
+    *arguments, said = arguments
     with pytest.raises(error, match=said):
         function(*arguments, **known)

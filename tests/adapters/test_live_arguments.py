@@ -19,7 +19,7 @@ def _nothing_starts(monkeypatch):
 
 
 def refused(backend, said, *model, error=DataError, **settings):
-    recording.refused(recording.recorded, backend, *model, said=said, error=error, **settings)
+    recording.refused(recording.recorded, backend, *model, said, error=error, **settings)
 
 
 NAMES = ["", "train.py", "train:", ":f", "a b:c", "train:make()", "train:f:g", 7, None]

@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,6 +23,9 @@ from tests.oracles.recorded import DATA
 TINY, MLP = DATA / "mirrored" / "tiny", DATA / "mirrored" / "mlp"
 TRUTH = json.loads((TINY / "job.json").read_text())
 MLP_BYTES = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
+
+
+refused = partial(recording.refused, read_mirrored, batch_size=8)
 
 
 def tiny(*runs, parameter_bytes=TRUTH["parameter_bytes"]):
@@ -155,10 +159,6 @@ def test_metric_packs_leave_nothing_to_share(tmp_path):
     assert {tuple(pack.bytes for pack in one.buckets) for one in profile.rounds} == {(MLP_BYTES, 1)}
     refused([tmp_path], "1 of 2 packs are too small")
     refused([tmp_path], "1 of 2 packs have 5,335,080 .* all trainable parameters", parameter_bytes=MLP_BYTES // 4)
-
-
-def refused(folders, match, **known):
-    recording.refused(read_mirrored, folders, said=match, batch_size=8, **known)
 
 
 def test_what_a_run_lacks_is_said(tmp_path):

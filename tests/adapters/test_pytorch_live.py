@@ -60,4 +60,4 @@ def test_same_examples_give_no_noise_scale(family, tmp_path, run):
     ("torch_jobs:no_count", "step must return its number of examples, the same each time, got None"),
 ])  # fmt: skip
 def test_a_users_mistakes_are_one_line(family, model, said):
-    refused(recorded, DataParallel, model, said=said, error=ProfilingError)
+    refused(recorded, DataParallel, model, said, error=ProfilingError)

@@ -4,11 +4,12 @@ What must be read is computed here by itself, from the events' own numbers.
 """
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import recording
-from test_pytorch_traces import DATA, in_steps
+from test_pytorch_traces import DATA, in_steps, named
 
 import queuemodel as qm
 from queuemodel.adapters import read_pytorch
@@ -38,8 +39,7 @@ def read(folder, **known):
     return read_pytorch([folder], batch_size=32, say=said.append, **known), said
 
 
-def refused(folder, said):
-    recording.refused(read_pytorch, [folder], batch_size=32, said=said)
+refused = partial(recording.refused, read)
 
 
 def is_nccl(event):
@@ -53,10 +53,6 @@ def of_steps(trace):
     launched = sorted((calls.get(e["args"]["correlation"], -1.0), i) for i, e in enumerate(there))
     for mark in sorted((e for e in trace if e["name"].startswith("ProfilerStep")), key=lambda e: e["ts"]):
         yield mark, [(at, there[i]) for at, i in launched if mark["ts"] <= at < mark["ts"] + mark["dur"]]
-
-
-def named(trace, *names):
-    return [event for event in trace["traceEvents"] if event["name"].startswith(names)]
 
 
 def drop(trace, gone):
@@ -193,10 +189,15 @@ def test_a_kernels_name_says_least(published):
 
 
 def test_group_size_from_kernels(published, copied):
-    without = copied("resnet50-2xA100", lambda trace: trace.pop("distributedInfo"))
-    assert read(without)[0].rounds == read(published / "resnet50-2xA100")[0].rounds
-    unknown = copied("hooks-2xV100", lambda trace: trace.pop("distributedInfo"))
-    refused(unknown, "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor 'Group size' records")
+    def without(trace):
+        del trace["distributedInfo"]
+
+    rounds = read(copied("resnet50-2xA100", without))[0].rounds
+    assert rounds == read(published / "resnet50-2xA100")[0].rounds
+    refused(
+        copied("hooks-2xV100", without),
+        "404 collectives like 'ncclKernel_AllReduce.*neither distributedInfo nor 'Group size' records",
+    )
 
 
 def test_categories_of_old_pytorch_versions(published, copied):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ FSDP, HSDP = DATA / "sharded" / "fsdp-gpt8-60", DATA / "sharded" / "hsdp-gpt8-60
 
 def read(*folders, say=lambda _: None):
     return read_pytorch(folders, batch_size=8, say=say)
+
+
+refused = partial(recording.refused, read)
 
 
 def measured(folder):
@@ -36,10 +40,6 @@ def copied(tmp_path):
         return [recording.copied(series / run, tmp_path, each) for run in runs]
 
     return copy
-
-
-def refused(folders, said):
-    recording.refused(read, *folders, said=said)
 
 
 def test_fsdp_units_are_read_whole():
@@ -108,7 +108,9 @@ def test_fixed_groups_across_nodes_are_refused(copied):
         if event["args"]["Process Group Ranks"] in ("[0, 1]", "[2, 3]") and ranks == 4:
             event["args"]["Process Group Ranks"] = "[0, 2]"
 
-    refused(copied(HSDP, ["trace_n2", "trace_n4"], elsewhere), "ranks 0, 2 of several nodes .* does not grow with them")
+    refused(
+        *copied(HSDP, ["trace_n2", "trace_n4"], elsewhere), "ranks 0, 2 of several nodes .* does not grow with them"
+    )
 
 
 @pytest.mark.parametrize(("name", "said"), [
@@ -124,7 +126,7 @@ def test_other_collectives_are_named_and_refused(copied, name, said):
             event["name"] = f"ncclDevKernel_{name}_RING_LL"
             event["args"]["Collective name"] = name.lower()
 
-    refused(copied(FSDP, ["trace_n2"], other), said)
+    refused(*copied(FSDP, ["trace_n2"], other), said)
 
 
 def test_steps_without_replay_are_refused(tmp_path):
@@ -141,7 +143,7 @@ def test_steps_without_replay_are_refused(tmp_path):
             event["ts"] += late
 
     run = recording.copied(FSDP / "trace_n2", tmp_path, paused)
-    refused([run], "no rule of what waits for what replays the recorded steps: the best misses")
+    refused(run, "no rule of what waits for what replays the recorded steps: the best misses")
 
 
 def test_steps_of_unlike_operations_are_dropped(copied):

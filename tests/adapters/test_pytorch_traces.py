@@ -7,6 +7,7 @@ what is reduced is read, what a round does not describe refused.
 import gzip
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,8 +42,7 @@ def read(*folders):
     return read_pytorch(folders, batch_size=32)
 
 
-def refused(*folders, said):
-    recording.refused(read, *folders, said=said)
+refused = partial(recording.refused, read)
 
 
 def test_what_was_recorded_is_read(tmp_path):
@@ -91,17 +91,17 @@ CONTENTS = [
 
 
 def test_copies_mixtures_and_damage_are_refused(folder, tmp_path):
-    refused(folder, folder, said="another number of ranks")
-    refused(folder, DATA / "ddp" / "ddp-resnet50-60" / "trace_n1", said="another job")
+    refused(folder, folder, "another number of ranks")
+    refused(folder, DATA / "ddp" / "ddp-resnet50-60" / "trace_n1", "another job")
     shutil.copy(folder / "rank0.pt.trace.json.gz", folder / "rank0 (copy).pt.trace.json.gz")
-    refused(folder, said="rank 0 again, as in .*; give each run a folder, without copies")
+    refused(folder, "rank 0 again, as in .*; give each run a folder, without copies")
     (folder / "rank0 (copy).pt.trace.json.gz").unlink()
     for content, said in CONTENTS:
         (folder / "rank1.pt.trace.json.gz").write_bytes(content)
-        refused(folder, said=said)
+        refused(folder, said)
     (folder / "rank1.pt.trace.json.gz").unlink()
-    refused(tmp_path / "nowhere", said="no such folder")
-    refused(tmp_path, said=r"no \*.pt.trace.json")
+    refused(tmp_path / "nowhere", "no such folder")
+    refused(tmp_path, r"no \*.pt.trace.json")
 
 
 def test_repeated_schedules_write_several_files(tmp_path):
@@ -114,7 +114,7 @@ def test_repeated_schedules_write_several_files(tmp_path):
             file.write_text(json.dumps(trace | {"traceEvents": events}))
     assert read(tmp_path) == read(JOB / "trace_n2")
     shutil.copy(tmp_path / "first-rank0.pt.trace.json", tmp_path / "once more.pt.trace.json")
-    refused(tmp_path, said="rank 0 again")
+    refused(tmp_path, "rank 0 again")
 
 
 def named(trace, name):
@@ -193,7 +193,7 @@ SCATTER = "c10d::_reduce_scatter_base_"
 ])  # fmt: skip
 def test_traces_without_rounds_are_refused(folder, edit, said):
     change(folder, edit)
-    refused(folder, said=said)
+    refused(folder, said)
 
 
 def test_small_communication_besides_is_passed_over(folder):
@@ -253,7 +253,7 @@ def test_what_scripts_send_is_read(scripts, name, sent):
     ("two-models-in-turn", "the steps have different gradients; only steps that all train the same parameters"),
 ])  # fmt: skip
 def test_scripts_without_rounds_are_refused(scripts, name, said):
-    refused(scripts / name / "trace_n2", said=said)
+    refused(scripts / name / "trace_n2", said)
 
 
 def test_waiting_for_a_loader_is_no_computation(scripts):

@@ -6,13 +6,14 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import recording
 
-from queuemodel import Cluster, DataError, QueueModelWarning
+from queuemodel import Cluster, QueueModelWarning
 from queuemodel.adapters import read_tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
@@ -31,8 +32,7 @@ def read(folder, *, batch_size=1, **known):
     return read_tensorflow(folder, batch_size=batch_size, **(recorded | known))
 
 
-def refused(folder, said, error=DataError, **known):
-    recording.refused(read, folder, said=said, error=error, **known)
+refused = partial(recording.refused, read)
 
 
 def waits(step):
