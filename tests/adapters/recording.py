@@ -22,6 +22,16 @@ def at(number, action):
     return lambda kind, done, total: action() if done == number else None
 
 
+def check_rounds(profile, *, ranks, steps, parameter_bytes):
+    """Steps of each rank of each number of ranks; several reduce all gradients."""
+    each = [(n, rank) for n in ranks for rank in range(n)]
+    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted(each * steps)
+    for one in profile.rounds:
+        assert sum(gradient.bytes for gradient in one.gradients) == parameter_bytes
+        assert sum(bucket.bytes for bucket in one.buckets) == (parameter_bytes if one.ranks > 1 else 0)
+        assert 0 < one.computed <= one.round_time
+
+
 def decoded(path):
     return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
 
