@@ -220,7 +220,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     return replace(
         profile,
         source=replace(profile.source, framework_version=version, taken_at=now, hosts=hosts),
-        job=replace(profile.job, **run.job.get("more", {})),
+        job=replace(profile.job, **run.job.get("fields", {})),
         cluster=replace(profile.cluster, **(recorded_network() if any(map(is_here, hosts.values())) else {})),
         throughputs=throughputs,
         gradient_norms=[] if all(one.alike for one in norms) else norms,  # on the same examples there is no noise

@@ -1,4 +1,4 @@
-"""Processes of live runs, which cannot outlive their parent; and their machine's addresses and network."""
+"""Processes of live runs, which cannot outlive their parent; what a rank does in its own; the machine's network."""
 
 from __future__ import annotations
 

@@ -108,18 +108,17 @@ def _gradient_norms(wrap: Callable[[], Any], train: Callable[[Any], int], say: S
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     ranks: Any = distributed.group.WORLD
-    own: list[list[float]] = []
-    mean: list[list[float]] = []
+    found: list[tuple[list[float], list[float]]] = []  # of each step, the own buckets' and the mean's
 
     def norm(gradients: Any) -> float:
         values = gradients.coalesce().values() if gradients.is_sparse else gradients
         return float(torch.linalg.vector_norm(values, dtype=torch.float64)) ** 2
 
     def noted(bucket: Any) -> Any:
-        own[-1].append(norm(bucket.buffer()))
+        found[-1][0].append(norm(bucket.buffer()))
 
         def reduced(future: Any) -> Any:
-            mean[-1].append(norm(future.value()))
+            found[-1][1].append(norm(future.value()))
             return future.value()
 
         return allreduce_hook(ranks, bucket).then(reduced)
@@ -127,11 +126,10 @@ def _gradient_norms(wrap: Callable[[], Any], train: Callable[[Any], int], say: S
     wrapped = wrap()  # its hook sees every bucket, whatever the optimizer does with the gradients
     wrapped.register_comm_hook(None, lambda _, bucket: noted(bucket))
     for _ in range(steps):
-        own.append([])
-        mean.append([])
+        found.append(([], []))
         train(wrapped)
         say(step="noise")
     every: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(every, [sum(step) for step in own])
-    each = zip(zip(*every, strict=True), mean, strict=True)
-    return [{"workers": list(workers), "mean": sum(step)} for workers, step in each]
+    distributed.all_gather_object(every, [sum(own) for own, _ in found])
+    each = zip(zip(*every, strict=True), found, strict=True)
+    return [{"workers": list(workers), "mean": sum(mean)} for workers, (_, mean) in each]

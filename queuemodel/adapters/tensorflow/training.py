@@ -173,8 +173,8 @@ def _load(settings: dict[str, Any], strategy: Any, say: Say) -> tuple[Any, Any]:
     sizes = [weight.value.dtype.size * weight.shape.num_elements() for weight in model.weights]
     epoch = first * batches if (batches := int(dataset.cardinality())) > 0 else None
     known = {"name": name, "parameter_bytes": sum(sizes), "batch_size": size, "dataset_size": epoch}
-    more = {"tensors": len(sizes)} | ({"shard_bytes": [sum(sizes)]} if "ps" in settings else {})
-    say(job={"framework_version": tf.__version__, "known": known, "more": more})
+    fields = {"tensors": len(sizes)} | ({"shard_bytes": [sum(sizes)]} if "ps" in settings else {})
+    say(job={"framework_version": tf.__version__, "known": known, "fields": fields})
     return model, whole.repeat().prefetch(4)
 
 
