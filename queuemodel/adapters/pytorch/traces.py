@@ -172,13 +172,14 @@ def _read_rank(path: Path) -> RankTrace:
     steps = sorted((event for event in events if STEP.fullmatch(event.name)), key=lambda event: event.ts)
     if not steps:
         raise DataError(f"{path}: no ProfilerStep#i among {len(events):,} events; call profiler.step() after each step")
+    numbers = [int(step.name.removeprefix("ProfilerStep#")) for step in steps]
     work, trace = AcceleratorWork(events), _rank_file(path, info, events)
     handed = sorted(events, key=lambda event: (work.handed_over(event), event.cat in DONE_THERE))
     inside = recordings.by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
     together = [list(collectives(own, work)) for own in inside]
     earlier = [e.end for e in events if e.cat in DONE_THERE and work.handed_over(e) < steps[0].ts]
     if any(map(sharded.is_sharded, together)):
-        own_steps = zip(map(_number, steps), inside, together, strict=True)
+        own_steps = zip(numbers, inside, together, strict=True)
         return sharded.read_rank(trace, own_steps, max([steps[0].ts, *earlier]), work)
     waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
     rounds, cut, made, ignored, wrong = (
@@ -188,15 +189,15 @@ def _read_rank(path: Path) -> RankTrace:
         Counter[str](),
         None,
     )
-    for index, (mark, span, own, done) in enumerate(zip(steps, work.steps(steps), inside, together, strict=True)):
+    for index, (number, span, own, done) in enumerate(zip(numbers, work.steps(steps), inside, together, strict=True)):
         try:
             clock = StepClock(*span, clipped(waits, *span), 1e-6)
-            made.append(step := _Step(_number(mark), own, done, clock, trace, work.finished))
+            made.append(step := _Step(number, own, done, clock, trace, work.finished))
             rounds[index] = step.round()
             ignored.update(one.kind for one in step.others if trace.ranks > 1)
             last = step
         except DataError as error:
-            placed = type(error)(f"{path}: {mark.name}: {error}")
+            placed = type(error)(f"{path}: ProfilerStep#{number}: {error}")
             if isinstance(placed, _Incomplete):
                 cut[index] = placed
             else:
@@ -216,10 +217,6 @@ def _read_rank(path: Path) -> RankTrace:
     ignored.update({"incomplete steps": len(cut), "kernels of an earlier step": len(earlier)})
     sent = sum(one.bytes for one in last.own)  # by a single rank, too
     return replace(trace, rounds=[*rounds.values()], tensors=len(last.gradients), sent=sent, ignored=+ignored)
-
-
-def _number(mark: TraceEvent) -> int:
-    return int(mark.name.removeprefix("ProfilerStep#"))
 
 
 def _rank_file(path: Path, info: dict[str, Any], events: Sequence[TraceEvent]) -> RankTrace:
