@@ -137,15 +137,19 @@ def contract(graph: StepGraph) -> list[Operation]:
             waits[n] = {g}
     order = _ordered(groups, before)
     index = {g: i for i, g in enumerate(order)}
-    after = _reduced([sorted(index[b] for b in before[g] if index[b] < index[g]) for g in order])
-    names: Counter[tuple[str, str]] = Counter()
-    operations = []
-    for group, earlier in zip((groups[g] for g in order), after, strict=True):
+    names, reach, operations = Counter[tuple[str, str]](), list[int](), list[Operation]()
+    for i, g in enumerate(order):
+        group, implied, after = groups[g], 0, list[int]()
+        for e in sorted((index[b] for b in before[g] if index[b] < i), reverse=True):  # transitive reduction
+            if not implied >> e & 1:
+                after.insert(0, e)
+                implied |= reach[e] | 1 << e
+        reach.append(implied)
         names[group.kind, group.name] += 1
         count = names[group.kind, group.name]
         name = group.name if count == 1 else f"{group.name} ({count})"
         start, end = ((moment - graph.origin) / 1e6 for moment in (group.busy[0][0], group.busy[-1][1]))
-        operations.append(Operation(group.kind, name, start, end, group.bytes, group.server, earlier))
+        operations.append(Operation(group.kind, name, start, end, group.bytes, group.server, after))
     return operations
 
 
@@ -199,18 +203,3 @@ def _ordered(groups: list[_Group], before: list[set[int]]) -> list[int]:
         left.remove(ready)
         order[ready] = None
     return list(order)
-
-
-def _reduced(after: list[list[int]]) -> list[list[int]]:
-    """Transitive reduction."""
-    reach = [0] * len(after)
-    result = []
-    for i, earlier in enumerate(after):
-        implied, kept = 0, []
-        for e in reversed(earlier):
-            if not implied >> e & 1:
-                kept.append(e)
-                implied |= reach[e] | 1 << e
-        reach[i] = implied
-        result.append(kept[::-1])
-    return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib.util
+import json
 import math
 import os
 import queue
@@ -31,18 +32,15 @@ from ..base.errors import DataError, MissingDependencyError, ProfilingError, Que
 from ..profile.measurements import Measurement
 from ..profile.profile import Profile
 from ..profile.records import GradientNorms
-from .processes import Child, function_name, is_here, recorded_network, signals_noted
+from .processes import Child, function_name, is_here, own_addresses, recorded_network, signals_noted
 
 LONGEST_RUN = 7 * 24 * 3600.0  # seconds
 ENDING = 0.1  # share of the time limit that is left for reading what was recorded
 WATCH = 2.0  # seconds without a message after which servers elsewhere are checked
 NEWS = 1.0  # seconds to wait for the cause, where one process' failure may be due to another's end
 BACKEND_KINDS = {
-    "warmup": "warming up",
-    "traced": "tracing",
-    "untraced": "timing without traces",
-    "noise": "measuring gradients",
-}
+    "warmup": "warming up", "traced": "tracing", "untraced": "timing without traces", "noise": "measuring gradients"
+}  # fmt: skip
 OnStep = Callable[[str, int, int], None]
 LEAST = {"ranks": 2, "steps": 1, "untraced_steps": 0, "noise_steps": 0, "batch_size": 1}  # of options that count
 
@@ -116,6 +114,8 @@ class RanksBackend(Backend):
     noise_steps: int = 10
 
     least_warmup = 2
+    child: ClassVar[str]  # "module:function" of each rank, which calls `record_rank`
+    reader: ClassVar[Callable[..., Profile]]  # of the folders of traces, by number of ranks
 
     @property
     def total(self) -> int:
@@ -124,9 +124,21 @@ class RanksBackend(Backend):
     def hosts(self) -> dict[str, str]:
         return {f"rank:{rank}": socket.gethostname() for rank in range(self.ranks)}
 
-    def folders(self, run: Run) -> list[Path]:
-        """The traces, by number of ranks."""
-        return [run.traces / f"trace_n{ranks}" for ranks in range(1, self.ranks + 1)]
+    def environment(self) -> dict[str, str]:
+        """Variables of the ranks' processes."""
+        return {}
+
+    def train(self, run: Run) -> None:
+        """Start each number of ranks anew: none can join, and on one accelerator they would be no nodes."""
+        for ranks in range(1, self.ranks + 1):
+            known: dict[str, Any] = {"noise_steps": self.noise_steps if ranks == self.ranks else 0, "job": run.job}
+            with own_addresses(ranks) as addresses:
+                known |= {"environment": self.environment(), "addresses": addresses}
+                run.follow([run.start(f"rank {rank}", self.child, rank=rank, **known) for rank in range(ranks)])
+                run.kill()
+
+    def read(self, run: Run) -> Profile:
+        return self.reader([run.traces / f"trace_n{n}" for n in range(1, self.ranks + 1)], **run.job["known"])
 
 
 class EndedEarlyError(ProfilingError):
@@ -208,6 +220,7 @@ def _profile(run: Run, *, failed: bool) -> Profile | None:
     return replace(
         profile,
         source=replace(profile.source, framework_version=version, taken_at=now, hosts=hosts),
+        job=replace(profile.job, **run.job.get("fields", {})),
         cluster=replace(profile.cluster, **(recorded_network() if any(map(is_here, hosts.values())) else {})),
         throughputs=throughputs,
         gradient_norms=[] if all(one.alike for one in norms) else norms,  # on the same examples there is no noise
@@ -299,7 +312,7 @@ class Run:
         here = {"until": self.until, "traces": str(self.traces.resolve()), "path": sys.path}
         settings = asdict(self.backend) | here | more
         try:
-            child = Child(name, function, settings, scratch=self.folder, inbox=self.inbox, environment=environment)
+            child = Child(name, (function, json.dumps(settings)), self.folder, self.inbox, environment)
         except OSError as error:
             what = error.filename or "a process"
             raise ProfilingError(f"{what}: cannot be started: {error.strerror or error}") from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from ..base.errors import DataError
 from ..profile.profile import Step
 from ..profile.records import STEP_KINDS
 from .graph import StepGraph, contract
-from .recordings import RECEIVED, TracedOperation, TracedStep, Transfer, constant, intersection, length, union
+from .recordings import RECEIVED, TracedOperation, TracedStep, Transfer, constant, length, union
 
 TAKES_BATCH = "IteratorGetNext"  # begins the types of operations that do
 
@@ -48,7 +49,8 @@ def derive(traced: Sequence[TracedStep], *, progress: bool = False) -> Derived:
     worker = workers[0]
     traced = sorted(traced, key=lambda step: step.span[0])
     _require_one_job(traced, worker)
-    traced = [_of_tasks(step, {worker, *servers}) for step in traced if not _of_others(step, worker, workers)]
+    own = [step for step in traced if worker in step.ends or step.ends.isdisjoint(workers)]
+    traced = [_of_tasks(step, {worker, *servers}) for step in own]
     offsets = zip(*(_clock_offsets(traced, worker, server) for server in servers), strict=True)
     clocks = [dict(zip(servers, offset, strict=True)) for offset in offsets]
     traced = _restored([_on_one_clock(step, clock) for step, clock in zip(traced, clocks, strict=True)])
@@ -80,23 +82,21 @@ def _step(graph: StepGraph, step_time: float) -> Step:
         kind: union((one.start, one.end) for one in own if not isinstance(one, Transfer) or one.bytes)
         for kind, own in phases.items()
     }
-    sending = union([*busy["fetch"], *busy["push"]])
+    times = {kind: length(intervals) for kind, intervals in busy.items()}
+    sending = [*busy["fetch"], *busy["push"]]
+    # inclusion and exclusion
+    overlap = times["compute"] + length(union(sending)) - length(union([*busy["compute"], *sending]))
     try:
         return Step(
             step_time=step_time / 1e6,
-            **{kind: length(intervals) / 1e6 for kind, intervals in busy.items()},
+            **{kind: time / 1e6 for kind, time in times.items()},
             fetched_bytes=sum(t.bytes for t in phases["fetch"]),
             pushed_bytes=sum(t.bytes for t in phases["push"]),
-            overlap=length(intersection(busy["compute"], sending)) / 1e6,
+            overlap=overlap / 1e6,
             operations=contract(graph),
         )
     except DataError as error:
         raise DataError(f"{graph.where}: {error}") from None
-
-
-def _of_others(step: TracedStep, worker: str, workers: list[str]) -> bool:
-    ends = {task for t in step.transfers for task in (t.source, t.destination)}
-    return worker not in ends and not ends.isdisjoint(workers)
 
 
 def _roles(traced: Sequence[TracedStep]) -> tuple[list[str], list[str]]:
@@ -113,14 +113,12 @@ def _roles(traced: Sequence[TracedStep]) -> tuple[list[str], list[str]]:
                 f"{step.where}: no RecvTensor event, so no communication can be seen; trace with FULL_TRACE a graph "
                 "whose variables live on a parameter server"
             )
-    transfers = [transfer for step in traced for transfer in step.transfers]
-    ends = {task for t in transfers for task in (t.source, t.destination)}
+    ends = set[str]().union(*(step.ends for step in traced))
     servers = sorted((t for t in ends if t.startswith("ps:")), key=lambda t: int(t.partition(":")[2]))
-    bytes_of: dict[str, int] = defaultdict(int)
-    for t in transfers:
-        if t.source in servers or t.destination in servers:
-            for task in {t.source, t.destination} - set(servers):
-                bytes_of[task] += 1 + t.bytes
+    bytes_of = Counter[str]()
+    for t in (t for step in traced for t in step.transfers):
+        if len(outside := {t.source, t.destination} - {*servers}) == 1:
+            bytes_of[outside.pop()] += 1 + t.bytes
     if not bytes_of:
         raise DataError(
             f"{traced[0].where}: transfers only among {', '.join(sorted(ends))}; expected parameter servers in job "
@@ -141,21 +139,16 @@ def _restored(traced: Sequence[TracedStep]) -> list[TracedStep]:
     size = {(t.tensor, t.source, t.destination): t.bytes for step in traced for t in step.transfers}
     result = []
     for step in traced:
+        made = {(o.name, o.task): o.end for o in step.operations}
+        used: dict[tuple[str, str], int] = {}  # when a received tensor first was
+        for o in sorted(step.operations, key=lambda o: -o.start):
+            for match in filter(None, map(RECEIVED.match, o.inputs)):
+                if (match[0], o.task) not in made and (match["tensor"], o.task) not in made:
+                    used[match["tensor"], o.task] = o.start
         seen = {(t.tensor, t.source, t.destination) for t in step.transfers}
-        made = {(o.name, o.task): o for o in step.operations}
-        lost: dict[tuple[str, str, str], Transfer] = {}
-        for o in step.operations:
-            for name in o.inputs:
-                match = RECEIVED.match(name)
-                if not match or (name, o.task) in made or (tensor := match["tensor"], o.task) in made:
-                    continue
-                for key in size:
-                    source = key[1]
-                    if key[0] == tensor and key[2] == o.task and key not in seen and (tensor, source) in made:
-                        start = made[tensor, source].end
-                        end = min(o.start, lost[key].end) if key in lost else o.start
-                        lost[key] = Transfer(tensor, source, o.task, min(start, end), end, size[key])
-        result.append(replace(step, transfers=[*step.transfers, *lost.values()]))
+        lost = [key for key in size if key not in seen and key[:2] in made and key[::2] in used]
+        restored = [Transfer(*key, min(made[key[:2]], end := used[key[::2]]), end, size[key]) for key in lost]
+        result.append(replace(step, transfers=[*step.transfers, *restored]))
     return result
 
 
@@ -172,9 +165,8 @@ def _step_times(traced: Sequence[TracedStep]) -> list[float]:
         plausible = 0 <= pause <= max(own, 0) + max(LONGEST_PAUSE * (end - start), SHORT_PAUSE)
         pauses.append(max(pause - step.collection, pause / 4) if plausible else None)
     usual = median([pause for pause in pauses if pause is not None] or [0])
-    return [
-        end - start + (usual if pause is None else pause) for (start, end), pause in zip(spans, pauses, strict=True)
-    ]
+    each = zip(spans, pauses, strict=True)
+    return [end - start + (usual if pause is None else pause) for (start, end), pause in each]
 
 
 def _require_one_job(traced: Sequence[TracedStep], worker: str) -> None:
@@ -206,19 +198,16 @@ def _clock_offsets(traced: Sequence[TracedStep], worker: str, server: str) -> li
     """
     bounds = []
     for step in traced:
-        made, ways = _made(step.operations), ((server, worker), (worker, server))
-        least, high = (  # time between making a tensor and having it, each by its own clock
-            min((t.end - made[t.tensor, way[0]] for t in step.transfers
-                 if (t.source, t.destination) == way and (t.tensor, way[0]) in made), default=None)
-            for way in ways
-        )  # fmt: skip
-        bounds.append((None if least is None else -least, high))
-    low = max((b for b, _ in bounds if b is not None), default=None)
-    high = min((b for _, b in bounds if b is not None), default=None)
-    if low is None or high is None or low <= high + CLOCK_TOLERANCE:
+        made, least = _made(step.operations), {server: math.inf, worker: math.inf}
+        for t in step.transfers:  # time between making a tensor and having it, each by its own clock
+            if {t.source, t.destination} == least.keys() and (t.tensor, t.source) in made:
+                least[t.source] = min(least[t.source], t.end - made[t.tensor, t.source])
+        bounds.append((-least[server], least[worker]))
+    low, high = max(low for low, _ in bounds), min(high for _, high in bounds)
+    if low <= high + CLOCK_TOLERANCE:
         return [_offset_within(low, high)] * len(traced)
     for step, (low, high) in zip(traced, bounds, strict=True):  # the clocks drift
-        if low is not None and high is not None and low > high + CLOCK_TOLERANCE:
+        if low > high + CLOCK_TOLERANCE:
             raise DataError(
                 f"{step.where}: the clocks of {worker} and {server} do not match: tensors arrive up to "
                 f"{(low - high) / 1e6:.6f} s before they were made whatever the offset; synchronize the "
@@ -232,10 +221,10 @@ def _made(operations: Sequence[TracedOperation]) -> dict[tuple[str, str], int]:
     return {(o.name, o.task): o.end for o in sorted(operations, key=lambda o: -o.end)}
 
 
-def _offset_within(low: int | None, high: int | None) -> int:
-    if (low is None or low <= CLOCK_TOLERANCE) and (high is None or high >= -CLOCK_TOLERANCE):
+def _offset_within(low: float, high: float) -> int:
+    if low <= CLOCK_TOLERANCE and high >= -CLOCK_TOLERANCE:
         return 0
-    known = [bound for bound in (low, high) if bound is not None]
+    known = [*filter(math.isfinite, (low, high))]
     return round(sum(known) / len(known))
 
 

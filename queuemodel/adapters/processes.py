@@ -1,4 +1,4 @@
-"""Processes of live runs, which cannot outlive their parent; and their machine's addresses and network."""
+"""Processes of live runs, which cannot outlive their parent; what a rank does in its own; the machine's network."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ NOISE = ("I0000", "W0000", "WARNING: All log", "To enable the following", "[W") 
 ADDRESS = re.compile(r"(?P<host>[^ /,]*[^ /,:]):(?P<port>[0-9]+)")
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
+Call = Callable[..., Any]
 Say = Callable[..., None]  # sends a message to the parent
 
 
@@ -52,12 +53,9 @@ def run_child() -> None:
             imported(settings["model"])
         # the result lives until the end: TensorFlow's destructors may wait for ever for a server
         kept = getattr(importlib.import_module(module), function)(settings, say)  # noqa: F841
-    except QueueModelError as error:
-        say(failed=str(error))
-        status = 1
     except BaseException as error:  # SystemExit in a user's module too
         traceback.print_exc()
-        say(failed=cause(error))
+        say(failed=str(error) if isinstance(error, QueueModelError) else cause(error))
         status = 1
     sys.stderr.flush()
     os._exit(status)
@@ -136,15 +134,56 @@ def imported(name: str) -> Callable[[], Any]:
         return pkgutil.resolve_name(name)
 
 
+def built(name: str, expected: str, types: tuple[Any, Any], *, module: str = "") -> Any:
+    """The pair of these types that a function returns, by default one of ``module`` (raises `ProfilingError`)."""
+    with blaming(name):
+        made = imported(name if ":" in name else f"{module}:{name}")()
+    pair = isinstance(made, (tuple, list)) and len(made) == 2 and all(map(isinstance, made, types))
+    if not (pair and getattr(made[0], "compiled", True)):  # as Keras' models say
+        got = " ".join(repr(made).split())[:200]
+        raise ProfilingError(f"model {name!r}: its function must return {expected}, got {got}")
+    return made
+
+
+def record_rank(
+    settings: dict[str, Any], say: Say, step: Call, recording: Call, gradient_norms: Call, finish: Call = bool
+) -> None:
+    """As one rank of a live run warm up, record, time untraced steps, and measure gradients.
+
+    The framework trains a ``step``, whose number it is given; is ``recording`` into a folder meanwhile, which yields
+    what is called after each step; measures ``gradient_norms`` of so many; and waits for computations to ``finish``.
+    """
+    ranks = len(settings["addresses"])
+
+    def train(kind: str, count: int, then: Call = bool) -> float:
+        """Seconds of all."""
+        finish()
+        start = time.perf_counter()
+        for number in range(count):
+            step(number)
+            say(step=kind)
+            then()
+        finish()
+        return time.perf_counter() - start
+
+    train("warmup", settings["warmup"])
+    with recording(Path(settings["traces"], f"trace_n{ranks}")) as recorded:
+        train("traced", settings["steps"], recorded)
+    if untraced := settings["untraced_steps"]:
+        say(seconds=train("untraced", untraced) / untraced, ranks=ranks)
+    if noise_steps := settings["noise_steps"]:
+        say(gradient_norms=gradient_norms(noise_steps))
+    say(done=True)
+    signal.pause()  # an end now cuts off what other ranks have still to receive; the parent ends all
+
+
 class Child:
-    """A process that runs ``"module:function"``; its messages go to ``inbox``, the last is ``(child, None)``."""
+    """A process that runs ``"module:function"`` with settings (JSON); its messages go to ``inbox``, at last None."""
 
     def __init__(
         self,
         name: str,
-        function: str,
-        settings: Mapping[str, Any],
-        *,
+        command: tuple[str, str],
         scratch: Path,
         inbox: queue.SimpleQueue,
         environment: Mapping[str, str],
@@ -153,7 +192,7 @@ class Child:
         own = {"PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch), SCRATCH: str(scratch)}
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import run_child as r; r()", function, json.dumps(settings)],
+                [sys.executable, "-c", f"from {__name__} import run_child as r; r()", *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -70,13 +70,18 @@ class TracedStep:
     workers: frozenset[str] = frozenset()  # that trained meanwhile, whether or not their steps were recorded
 
     @property
+    def ends(self) -> set[str]:
+        """Tasks that send or receive."""
+        return {task for t in self.transfers for task in (t.source, t.destination)}
+
+    @property
     def span(self) -> tuple[int, int]:
         events: list[TracedOperation | Transfer] = [*self.operations, *self.transfers]
         return min(e.start for e in events), max(e.end for e in events)
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The points covered by any of ``intervals``: sorted and disjoint, as all below take them."""
+    """The points covered by any of ``intervals``: sorted and disjoint."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -86,18 +91,10 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
     return merged
 
 
-def intersection(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]:
-    """The points covered by both of two unions."""
-    both, i, j = [], 0, 0
-    while i < len(a) and j < len(b):
-        start, end = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-        if start < end:
-            both.append((start, end))
-        if a[i][1] < b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return both
+def clipped(intervals: Iterable[Interval], start: float, end: float) -> list[Interval]:
+    """The points of a union between two moments."""
+    parts = ((max(begins, start), min(ends, end)) for begins, ends in intervals)
+    return [(begins, ends) for begins, ends in parts if begins < ends]
 
 
 def length(intervals: Iterable[Interval]) -> float:
@@ -125,8 +122,11 @@ class StepClock:
 
     def since(self, moment: float) -> float:
         """Seconds from the start until then, or until the end."""
-        waited = length(intersection(self.waits, [(self.start, moment)]))
+        waited = length(clipped(self.waits, self.start, moment))
         return round(max(0.0, min(moment, self.end) - self.start - waited) * self.unit, 7)
+
+    def round(self, **known: Any) -> Round:
+        return Round(round_time=self.round_time, waited=self.waited, **known)
 
 
 class Unrecorded(TypedDict, total=False):
@@ -172,20 +172,17 @@ class RankTrace:
     sent: int = 0  # Bytes of gradients that it hands over, where not recorded otherwise
     ignored: Mapping[str, int] = field(default_factory=dict)  # How much of what was passed over
     members: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # Ranks of its process groups
+    divided: bool = False  # Whether there are groups of fewer ranks
 
 
 def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
     """The traces of a run's ranks, in their order, and of the rounds those that all recorded (raises DataError)."""
     traces = sorted(traces, key=lambda trace: trace.rank)
-    for one, other in itertools.pairwise(traces):
-        if one.rank == other.rank:
-            raise DataError(
-                f"{other.where}: rank {other.rank} again, as in {one.where}; give each run a folder, without copies"
-            )
-        if one.ranks != other.ranks:
-            raise DataError(
-                f"{other.where}: one of {other.ranks} ranks, and {one.where} of {one.ranks}; give each run a folder"
-            )
+    for a, b in itertools.pairwise(traces):
+        if a.rank == b.rank:
+            raise DataError(f"{b.where}: rank {b.rank} again, as in {a.where}; give each run a folder, without copies")
+        if a.ranks != b.ranks:
+            raise DataError(f"{b.where}: one of {b.ranks} ranks, and {a.where} of {a.ranks}; give each run a folder")
     numbers = set.intersection(*({one.number for one in trace.rounds} for trace in traces))
     if not numbers:
         raise DataError(f"{folder}: the ranks recorded no step in common")
@@ -195,11 +192,8 @@ def whole_run(folder: Path, traces: Sequence[RankTrace]) -> list[RankTrace]:
 def recorded(run: Sequence[RankTrace]) -> str:
     """What is used of a run, in words."""
     ranks = ", ".join(str(trace.rank) for trace in run)
-    whose = (
-        f"all {counted(run[0].ranks, 'rank')}"
-        if len(run) == run[0].ranks
-        else f"{'rank' if len(run) == 1 else 'ranks'} {ranks} of {run[0].ranks}"
-    )
+    some = f"{'rank' if len(run) == 1 else 'ranks'} {ranks} of {run[0].ranks}"
+    whose = f"all {counted(run[0].ranks, 'rank')}" if len(run) == run[0].ranks else some
     return f"{counted(len(run[0].rounds), 'step')} of {whose}"
 
 

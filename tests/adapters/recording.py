@@ -1,4 +1,8 @@
-"""Live runs as tests ask for them: options of the framework and of the runner together; and what is refused."""
+"""Live runs as tests ask for them, options of framework and runner together; changed traces; and what is refused."""
+
+import gzip
+import json
+import shutil
 
 import pytest
 
@@ -18,7 +22,37 @@ def at(number, action):
     return lambda kind, done, total: action() if done == number else None
 
 
-def refused(function, *arguments, said, error=DataError, **known):
-    """In one line."""
+def check_rounds(profile, *, ranks, steps, parameter_bytes):
+    """Steps of each rank of each number of ranks; several reduce all gradients."""
+    each = [(n, rank) for n in ranks for rank in range(n)]
+    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted(each * steps)
+    for one in profile.rounds:
+        assert sum(gradient.bytes for gradient in one.gradients) == parameter_bytes
+        assert sum(bucket.bytes for bucket in one.buckets) == (parameter_bytes if one.ranks > 1 else 0)
+        assert 0 < one.computed <= one.round_time
+
+
+def decoded(path):
+    return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+
+
+def change(path, edit):
+    """What a trace says, as ``edit`` leaves it or returns another."""
+    trace = decoded(path)
+    text = json.dumps(edit(trace) or trace).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+def copied(run, place, edit=None):
+    """A run's folder elsewhere, with changed traces."""
+    folder = shutil.copytree(run, place / run.name)
+    for path in sorted(folder.iterdir()) if edit else ():
+        change(path, edit)
+    return folder
+
+
+def refused(function, *arguments, error=DataError, **known):
+    """In one line, which the last argument describes."""
+    *arguments, said = arguments
     with pytest.raises(error, match=said):
         function(*arguments, **known)

@@ -19,7 +19,7 @@ def _nothing_starts(monkeypatch):
 
 
 def refused(backend, said, *model, error=DataError, **settings):
-    recording.refused(recording.recorded, backend, *model, said=said, error=error, **settings)
+    recording.refused(recording.recorded, backend, *model, said, error=error, **settings)
 
 
 NAMES = ["", "train.py", "train:", ":f", "a b:c", "train:make()", "train:f:g", 7, None]
@@ -109,20 +109,6 @@ def test_commands_refuse_options_of_others(monkeypatch, run, words, said):
     assert status
     assert said in shown
     assert "Traceback" not in shown
-
-
-# the machine: internals, since no public function can be told another machine
-
-
-def test_own_addresses_are_reserved():
-    """Nobody else binds them; a server of ours may listen there."""
-    with processes.own_addresses(3) as addresses:
-        host, port = processes.split_address(addresses[0], where="")
-        assert len(set(addresses)) == 3
-        with socket.socket() as other, pytest.raises(OSError, match="in use"):
-            other.bind((host, port))
-        with socket.create_server((host, port)) as ours, socket.create_connection((host, port)):
-            ours.accept()[0].close()
 
 
 @pytest.mark.parametrize(("control", "known"), [("cubic\n", "cubic"), ("vegas\n", None), (None, None)])

@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import recording
 
 import queuemodel as qm
 from queuemodel.adapters import Mirrored, read_mirrored
-from queuemodel.models import predict
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow to read its files", allow_module_level=True)
@@ -25,6 +25,9 @@ TRUTH = json.loads((TINY / "job.json").read_text())
 MLP_BYTES = 4 * (784 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 10 + 10)
 
 
+refused = partial(recording.refused, read_mirrored, batch_size=8)
+
+
 def tiny(*runs, parameter_bytes=TRUTH["parameter_bytes"]):
     return read_mirrored([TINY / run for run in runs], batch_size=8, parameter_bytes=parameter_bytes)
 
@@ -35,24 +38,15 @@ def two(profile):
 
 @pytest.mark.parametrize("case", ["slow-input", "late-input"])
 def test_waiting_for_data_is_no_computation(case):
-    """One rank and two that compute for 0.3 s, and seconds of untraced rounds by the number of ranks."""
+    """One rank and two that compute for 0.3 s."""
     folder = DATA / "mirrored" / case
     profile = read_mirrored([folder / "trace_n1", folder / "trace_n2"], batch_size=32)
-    measured = json.loads((folder / "measured.json").read_text())["round_s"]
     assert sum(one.waited for one in profile.rounds) > 0.1 * sum(one.round_time for one in profile.rounds)
     for one in profile.rounds:
         assert one.computed == pytest.approx(0.31, abs=0.03)
         assert one.computed + one.waited <= one.round_time
     told = {row["field"]: row["mean"] for row in profile.summary()}
     assert told["waited of 1 rank"] == pytest.approx(told["round_time of 1 rank"] - 0.31, abs=0.03)
-    curve, faster = (predict(profile, workers=[*map(int, measured)], accelerator_speed=speed) for speed in (1, 4))
-    seconds = [*measured.values()]
-    assert 1 / curve.iterations_per_second == pytest.approx(
-        seconds, rel=0.12
-    )  # a dozen batches, and two that were late
-    if case == "slow-input":
-        assert curve.bottleneck == "input"
-        assert faster.iterations_per_second == pytest.approx(curve.iterations_per_second, rel=0.05)
 
 
 def test_small_packs_share_the_parameters():
@@ -64,11 +58,6 @@ def test_small_packs_share_the_parameters():
         assert first.bytes == pytest.approx(204_000, rel=0.1)
     computed = [one.computed for one in profile.rounds]
     assert np.mean(computed) == pytest.approx(TRUTH["compute_s"], rel=0.15)  # waits of a busy machine are late
-    profile = read_mirrored([MLP / "trace_n2"], batch_size=64)
-    assert [(one.rank, one.number) for one in profile.rounds] == [(r, n) for r in (0, 1) for n in range(8)]
-    assert (
-        {pack.bytes for one in profile.rounds for pack in one.buckets} == {MLP_BYTES} == {profile.job.parameter_bytes}
-    )
 
 
 @pytest.mark.parametrize("job", [TINY, MLP], ids=lambda job: job.name)
@@ -172,10 +161,6 @@ def test_metric_packs_leave_nothing_to_share(tmp_path):
     refused([tmp_path], "1 of 2 packs have 5,335,080 .* all trainable parameters", parameter_bytes=MLP_BYTES // 4)
 
 
-def refused(folders, match, **known):
-    recording.refused(read_mirrored, folders, said=match, batch_size=8, **known)
-
-
 def test_what_a_run_lacks_is_said(tmp_path):
     refused([TINY / "trace_n2"], r"2 of 2 packs are too small .* \(--parameter-bytes\)")
     refused([MLP / "trace_n2", TINY / "trace_n2"], "another number of ranks", parameter_bytes=MLP_BYTES + 8)
@@ -228,13 +213,9 @@ def profiled(*model, **settings):
 @pytest.mark.live
 def test_live_profile_of_three_ranks(family, tmp_path):
     profile = profiled("mlp", output=tmp_path / "p.json", ranks=3, steps=4, warmup=2, batch_size=16)
-    each = [(ranks, rank) for ranks in (1, 2, 3) for rank in range(ranks) for _ in range(4)]
-    assert [(one.ranks, one.rank) for one in profile.rounds] == each
+    recording.check_rounds(profile, ranks=(1, 2, 3), steps=4, parameter_bytes=MLP_BYTES)
     assert (profile.job.batch_size, profile.job.parameter_bytes, profile.job.tensors) == (16, MLP_BYTES, 6)
-    assert {bucket.bytes for one in profile.rounds for bucket in one.buckets} == {MLP_BYTES}
-    for one in profile.rounds:
-        assert sum(gradient.bytes for gradient in one.gradients) == MLP_BYTES
-        assert one.gradients[-1].ready == one.computed
+    assert all(one.gradients[-1].ready == one.computed for one in profile.rounds)
     assert [point.workers for point in profile.throughputs] == [1, 2, 3]
     assert qm.Profile.load(tmp_path / "p.json") == profile
     assert [len(step.workers) for step in profile.gradient_norms] == [3] * 10

@@ -66,30 +66,6 @@ def only(step):
     return found
 
 
-def test_known_schedule_has_phases_and_dependencies():
-    """Of a computation with what waits for the same, as bwd_b with fwd_b; what is implied by the rest is left out."""
-    derived, whole = derive([two_layers()]), two_layers()
-    (step,) = derived.steps
-    assert (step.fetch, step.compute, step.push) == pytest.approx((0.020, 0.060, 0.029997))  # the slice is in fwd_a
-    assert (step.update, step.step_time) == pytest.approx((0.003, 0.093001))
-    assert step.overlap == pytest.approx(0.010 + 0.009997)  # fwd_a with b's fetch, bwd_a with b's push
-    assert (step.fetched_bytes, step.pushed_bytes) == (500_000, 500_000)
-    assert (derived.workers, derived.servers, derived.shard_bytes, derived.tensors) == (1, [SERVER], [500_000], 2)
-    direct = replace(whole.operations[8], inputs=("fwd_b", "a/read_S1", "b/read_S3", "fwd_a", "beside"))
-    beside = op("beside", ["add"], 31_500, 31_600)  # ends long before what it runs beside, and before what follows
-    for one in (whole, replace(whole, operations=[*whole.operations[:8], beside, direct, *whole.operations[9:]])):
-        operations = only(one).operations
-        assert {(o.kind, o.name): {operations[a].name for a in o.after} for o in operations} == {
-            ("fetch", "a/read"): set(), ("fetch", "b/read"): set(), ("compute", "fwd_a"): {"a/read"},
-            ("compute", "bwd_b"): {"fwd_a", "b/read"}, ("compute", "bwd_a"): {"bwd_b"},
-            ("push", "grad_b"): {"bwd_b"},  # the computation of this name is negligible
-            ("push", "bwd_a"): {"bwd_a"}, ("update", "apply_b"): {"grad_b"}, ("update", "apply_a"): {"bwd_a"},
-        }  # fmt: skip
-        assert in_order(only(one))
-        (merged,) = [o for o in operations if o.name == "bwd_b"]
-        assert (merged.start, merged.end) == pytest.approx((0.031, 0.061))
-
-
 def test_bytes_count_per_transfer():
     """Also for another worker; what servers send each other is no push."""
     again = op("a/read_again", ["a"], 1, 2, task=SERVER, kind="Identity")
@@ -191,7 +167,8 @@ def random_step(rng, begins, asked, worker=WORKER, part=1):
         found["compute", f"f{k}"] = begin, now, 0, 0, {("fetch", f"v{k}/read"), ("compute", before)}
     for k in (3, 2, 1, 0):
         begin, now = now, now + int(rng.integers(8_000, 20_000))
-        ops.append(op(f"b{k}", [f"b{k + 1}" if k < 3 else "f3"], begin, now, task=worker))
+        implied = f"v{k}/read_S1", f"f{k}"
+        ops.append(op(f"b{k}", [f"b{k + 1}" if k < 3 else "f3", *implied], begin, now, task=worker))
         found["compute", f"b{k}"] = begin, now, 0, 0, {("compute", f"b{k + 1}")}
         ready = now + 3 * (k == 1)
         if k == 1:

@@ -3,10 +3,11 @@
 import importlib.util
 import subprocess
 import sys
+from functools import partial
 
 import pytest
+from recording import check_rounds
 
-import queuemodel as qm
 from queuemodel.adapters import read_pytorch
 
 missing = importlib.util.find_spec("torch") is None
@@ -50,14 +51,7 @@ def job(tmp_path, monkeypatch):
     return started
 
 
-def check(profile, *, ranks, steps):
-    assert sorted((one.ranks, one.rank) for one in profile.rounds) == sorted(
-        [(n, r) for n in ranks for r in range(n)] * steps
-    )
-    for one in profile.rounds:
-        assert sorted(gradient.bytes for gradient in one.gradients) == BYTES
-        assert sum(bucket.bytes for bucket in one.buckets) == (sum(BYTES) if one.ranks > 1 else 0)
-        assert 0 < one.computed <= one.round_time
+check = partial(check_rounds, parameter_bytes=sum(BYTES))
 
 
 def test_recorded_runs_become_a_profile(job, tmp_path):
@@ -68,7 +62,7 @@ def test_recorded_runs_become_a_profile(job, tmp_path):
         assert "trained to the end" not in done.stdout
     profile = read_pytorch([tmp_path / "trace_n1", tmp_path / "trace_n2"], batch_size=60)
     check(profile, ranks=(1, 2), steps=5)
-    assert qm.predict(profile, workers=[8]).examples_per_second[0] > 0
+    assert all(sorted(gradient.bytes for gradient in one.gradients) == BYTES for one in profile.rounds)
 
 
 def test_a_script_that_records_trains_on(job, tmp_path):

@@ -1,16 +1,14 @@
 """Traces of sharded training: recorded ones are read as graphs that replay, what cannot be predicted is refused."""
 
-import gzip
 import json
 import re
-import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 import recording
 
 from queuemodel.adapters import read_pytorch
-from queuemodel.models import predict
 from testbed.recordings import unpacked
 from tests.oracles.recorded import DATA
 from validation.sharded import NCCL
@@ -22,6 +20,9 @@ def read(*folders, say=lambda _: None):
     return read_pytorch(folders, batch_size=8, say=say)
 
 
+refused = partial(recording.refused, read)
+
+
 def measured(folder):
     return {one["workers"]: one["group_steps_per_s"] for one in json.loads((folder / "measured.json").read_text())}
 
@@ -31,21 +32,14 @@ def copied(tmp_path):
     """Runs of a series as ``edit`` leaves the arguments of each collective, of all their traces."""
 
     def copy(series, runs, edit):
-        for run in runs:
-            shutil.copytree(series / run, tmp_path / run)
-            for path in sorted((tmp_path / run).iterdir()):
-                trace = json.loads(gzip.decompress(path.read_bytes()))
-                for event in trace["traceEvents"]:
-                    if event["name"].startswith("nccl"):
-                        edit(event, len(trace["distributedInfo"]["pg_config"][0]["ranks"]))
-                path.write_bytes(gzip.compress(json.dumps(trace).encode()))
-        return [tmp_path / run for run in runs]
+        def each(trace):
+            for event in trace["traceEvents"]:
+                if event["name"].startswith("nccl"):
+                    edit(event, len(trace["distributedInfo"]["pg_config"][0]["ranks"]))
+
+        return [recording.copied(series / run, tmp_path, each) for run in runs]
 
     return copy
-
-
-def refused(folders, said):
-    recording.refused(read, *folders, said=said)
 
 
 def test_fsdp_units_are_read_whole():
@@ -100,40 +94,11 @@ def test_steps_over_nccl_replay(job, strategy, kinds, gathered):
     assert took == pytest.approx(1 / measured(folder)[ranks], rel=0.03)
 
 
-def test_gradients_over_nccl_are_buckets():
-    folder = unpacked(NCCL) / "nccl-ddp"
-    profile = read(*sorted(folder.glob("trace_n*")))
-    rounds = [one for one in profile.rounds if one.ranks == 2]
-    assert {len(one.buckets) for one in rounds} == {3}
-    assert all(sum(b.bytes for b in one.buckets) == profile.job.parameter_bytes == 44_705_792 for one in rounds)
-    took = np.mean([one.round_time for one in rounds])
-    assert took == pytest.approx(1 / measured(folder)[2], rel=0.03)
-
-
-@pytest.mark.parametrize(("series", "runs", "within"), [
-    (FSDP, ["trace_n2"], 0.06), (FSDP, ["trace_n1", "trace_n2"], 0.06), (FSDP, [], 0.08),
-    *((unpacked(NCCL) / job, [], 0.09) for job in ("nccl-fsdp", "nccl-fsdp1")),
-])  # fmt: skip
-def test_two_nodes_predict_eight(tmp_path, series, runs, within):
-    """From all their ranks' files, or from one alone."""
-    folders = [series / run for run in runs]
-    if not runs:
-        folders = [shutil.copytree(series / "trace_n2", tmp_path / "trace_n2")]
-        next(folders[0].glob("rank1*")).unlink()
-    curve = predict(read(*folders), workers=[2, 4, 8])
-    truth = np.array([n * measured(series)[n] for n in (2, 4, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=within)
-    assert ((curve.lower < truth) & (truth < curve.upper)).all()
-
-
 @pytest.mark.parametrize("runs", [["trace_n4"], ["trace_n2", "trace_n4"]])
 def test_groups_inside_nodes_keep_their_size(runs):
     profile = read(*(HSDP / run for run in runs))
     assert profile.strategy == "hsdp"
     assert profile.rounds[-1].groups == {"inside a node": 2, "across nodes": 2}
-    curve = predict(profile, workers=[2, 4, 6, 8])
-    truth = np.array([n * measured(HSDP)[n] for n in (2, 4, 6, 8)])
-    assert curve.steps_per_second == pytest.approx(truth, rel=0.03)
 
 
 def test_fixed_groups_across_nodes_are_refused(copied):
@@ -143,34 +108,31 @@ def test_fixed_groups_across_nodes_are_refused(copied):
         if event["args"]["Process Group Ranks"] in ("[0, 1]", "[2, 3]") and ranks == 4:
             event["args"]["Process Group Ranks"] = "[0, 2]"
 
-    refused(copied(HSDP, ["trace_n2", "trace_n4"], elsewhere), "ranks 0, 2 of several nodes .* does not grow with them")
+    refused(
+        *copied(HSDP, ["trace_n2", "trace_n4"], elsewhere), "ranks 0, 2 of several nodes .* does not grow with them"
+    )
 
 
 @pytest.mark.parametrize(("name", "said"), [
     ("SendRecv", "pipeline stages send activations"), ("AllToAll", "an all-to-all, as of experts"),
     ("Reduce", "gradients are reduced to one rank, as by ZeRO"),
+    ("", "of a step in .* whose kind, process group or size is not recorded"),
 ])  # fmt: skip
-def test_other_parallelism_is_named_and_refused(copied, name, said):
+def test_other_collectives_are_named_and_refused(copied, name, said):
     def other(event, ranks):
-        if event["args"]["In msg nelems"] == 30000 and "AllGather" in event["name"]:
+        if not name:
+            event["args"].pop("dtype")
+        elif event["args"]["In msg nelems"] == 30000 and "AllGather" in event["name"]:
             event["name"] = f"ncclDevKernel_{name}_RING_LL"
             event["args"]["Collective name"] = name.lower()
 
-    refused(copied(FSDP, ["trace_n2"], other), said)
-
-
-def test_collectives_of_unknown_size_are_refused(copied):
-    def unknown(event, ranks):
-        event["args"].pop("dtype")
-
-    refused(copied(FSDP, ["trace_n2"], unknown), "of a step in .* whose kind, process group or size is not recorded")
+    refused(*copied(FSDP, ["trace_n2"], other), said)
 
 
 def test_steps_without_replay_are_refused(tmp_path):
     """A pause amid a step that nothing recorded explains."""
-    shutil.copytree(FSDP / "trace_n2", tmp_path / "trace_n2")
-    for path in sorted((tmp_path / "trace_n2").iterdir()):
-        trace = json.loads(gzip.decompress(path.read_bytes()))
+
+    def paused(trace):
         marks = sorted(e["ts"] for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep"))
         for event in trace["traceEvents"]:
             step = sum(event["ts"] >= mark for mark in marks) - 1
@@ -179,8 +141,9 @@ def test_steps_without_replay_are_refused(tmp_path):
                 event["dur"] += 300e3
                 late = 300e3 * step
             event["ts"] += late
-        path.write_bytes(gzip.compress(json.dumps(trace).encode()))
-    refused([tmp_path / "trace_n2"], "no rule of what waits for what replays the recorded steps: the best misses")
+
+    run = recording.copied(FSDP / "trace_n2", tmp_path, paused)
+    refused(run, "no rule of what waits for what replays the recorded steps: the best misses")
 
 
 def test_steps_of_unlike_operations_are_dropped(copied):

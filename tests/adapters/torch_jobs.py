@@ -1,22 +1,30 @@
 """What the live tests of PyTorch profile; imported in the child processes."""
 
-from functools import partial
 
-
-def _job(step):
-    import torch
-
-    module = torch.nn.Sequential(torch.nn.Linear(300, 400), torch.nn.Linear(400, 3))
+def _job(module, loss, size=30):
+    """Trains on one batch; importing an optimizer takes seconds."""
 
     def train(module):
         module.zero_grad()
-        module(torch.rand(30, 300)).square().mean().backward()  # importing an optimizer takes seconds
-        return step()
+        loss(module).backward()
+        return size
 
     return module, train
 
 
-small, no_count = partial(_job, lambda: 30), partial(_job, lambda: None)
+def small(size=30):
+    import torch
+
+    module = torch.nn.Sequential(torch.nn.Linear(300, 400), torch.nn.Linear(400, 3))
+    return _job(module, lambda module: module(torch.rand(30, 300)).square().mean(), size)
+
+
+def no_count():
+    return small(None)
+
+
+def no_step():
+    return small()[0]
 
 
 def wrapped():
@@ -33,10 +41,6 @@ def grouped():
     return wrapped()
 
 
-def no_step():
-    return small()[0]
-
-
 LENGTH, NOISE = 100, 2.0
 
 #: Of `regression`: of one example, E |a|^2 (a e - noise)^2 - |e|^2 over |e|^2, where e is as long as 1.
@@ -51,13 +55,11 @@ def regression():
     module = torch.nn.Linear(LENGTH, 1, bias=False)
     torch.nn.init.constant_(module.weight, LENGTH**-0.5)
 
-    def train(module):
-        module.zero_grad()
+    def loss(module):
         missed = module(torch.randn(30, LENGTH))[:, 0] - NOISE * torch.randn(30)
-        (missed.square().mean() / 2).backward()
-        return 30
+        return missed.square().mean() / 2
 
-    return module, train
+    return _job(module, loss)
 
 
 def same_examples():
@@ -66,10 +68,4 @@ def same_examples():
 
     examples, (module, _) = torch.rand(30, 300), small()
     module.register_parameter("unused", torch.nn.Parameter(torch.rand(5)))
-
-    def train(module):
-        module.zero_grad()
-        module(examples).square().mean().backward()
-        return 30
-
-    return module, train
+    return _job(module, lambda module: module(examples).square().mean())

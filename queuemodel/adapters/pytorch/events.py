@@ -165,10 +165,10 @@ class AcceleratorWork:
             self.launches[id(event)] = before[event.stream]
         self.computing = sorted((event for event in there if not event.is_nccl), key=self.handed_over)
         self.launched = [self.handed_over(event) for event in self.computing]
-        busy = defaultdict[str, float](float)
+        self.busy = defaultdict[str, float](float)  # by stream
         for event in self.computing:
-            busy[event.stream] += event.dur
-        most = max(busy, key=busy.__getitem__, default="")
+            self.busy[event.stream] += event.dur
+        most = max(self.busy, key=self.busy.__getitem__, default="")
         self.main = [event for event in self.computing if event.stream == most]
         self.done = list(accumulate((event.end for event in self.computing), max))
 

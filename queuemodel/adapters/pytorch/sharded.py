@@ -8,10 +8,10 @@ behind it, are replayed on the recorded steps. What most of them contradict is d
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -22,7 +22,7 @@ from ...base.results import percent
 from ...models.rounds.graph import ACROSS, ALL, INSIDE, Task, backward_gathers, end_times, transfer_times
 from ...profile.records import Collective as Kind
 from ...profile.records import Operation, Round
-from ..recordings import RankTrace, constant, length, union
+from ..recordings import RankTrace, StepClock, constant, length, union
 from .events import AcceleratorWork, Collective, TraceEvent
 
 KIND_NAMES: dict[str, Kind] = {
@@ -33,6 +33,8 @@ OTHER_KINDS = {
     "sendrecv": "pipeline stages send activations", "alltoall": "an all-to-all, as of experts or sequences",
     "reduce": "gradients are reduced to one rank, as by ZeRO without reduce_scatter",
 }  # fmt: skip
+StepEvents = tuple[int, list[TraceEvent], list[Collective]]
+Members = dict[str, tuple[int, ...]]  # ranks of process groups
 MISSED = constant("most_missed_by_replay")
 #: Kernels of streams that compute less than this share of the busiest one's time are copies beside the computation.
 LEAST_STREAM = constant("least_stream")
@@ -46,62 +48,38 @@ def is_sharded(together: Sequence[Collective]) -> bool:
     return moved["allgather"] > 0 and moved["reducescatter"] > 0 and moved["reducescatter"] >= moved["allreduce"]
 
 
-class StepEvents(NamedTuple):
-    """A step's mark, what the program came to in it in order, and what was done together."""
+def read_rank(trace: RankTrace, steps: Iterable[StepEvents], begin: float, work: AcceleratorWork) -> RankTrace:
+    """The rounds of a rank's file, of each step's number, its events in the program's order, and what ranks did then.
 
-    number: int
-    events: Sequence[TraceEvent]
-    together: Sequence[Collective]
-
-
-def read_rank(trace: RankTrace, steps: Sequence[StepEvents], begin: float, work: AcceleratorWork) -> RankTrace:
-    """The rounds of a rank's file; the first begins at ``begin`` (us), the others when the one before is done."""
-    busy = defaultdict[str, float](float)
-    for event in work.computing:
-        busy[event.stream] += event.dur
-    streams = {stream for stream, time in busy.items() if time >= LEAST_STREAM * max(busy.values())}
-    members: dict[str, tuple[int, ...]] = {}
+    The first begins at ``begin`` (us), the others when the one before is done.
+    """
+    streams = {stream for stream, time in work.busy.items() if time >= LEAST_STREAM * max(work.busy.values())}
+    members: Members = {}
     rounds = []
-    for step in steps:
-        ran = {id(one.ran): one for one in step.together if one.ran.is_nccl}
-        there = [e for e in step.events if id(e) in ran or (e.cat == "kernel" and e.stream in streams)]
+    for step, events, together in steps:
+        ran = {id(one.ran): one for one in together if one.ran.is_nccl}
+        there = [e for e in events if id(e) in ran or (e.cat == "kernel" and e.stream in streams)]
         if not ran or len(there) == len(ran):
             continue
-        end = max(event.end for event in there)
-        _require_known(trace.where, list(ran.values()), end - begin)
-        operations = list(_operations(there, ran, trace.ranks, begin, members))
-        rounds.append(
-            Round(
-                rank=trace.rank,
-                ranks=trace.ranks,
-                number=step.number,
-                round_time=round(1e-6 * (end - begin), 7),
-                computed=round(sum(one.end - one.start for one in operations if one.kind == "compute"), 7),
-                operations=operations,
-                groups={name: len(ranks) for name, ranks in members.items()},
-            )
-        )
-        begin = end
+        clock = StepClock(begin, begin := max(event.end for event in there), [], 1e-6)
+        _require_known(trace.where, list(ran.values()), clock.end - clock.start)
+        operations = list(_operations(there, ran, trace.ranks, clock, members))
+        computed = round(sum(one.end - one.start for one in operations if one.kind == "compute"), 7)
+        groups = {name: len(ranks) for name, ranks in members.items()}
+        known: dict[str, Any] = {"rank": trace.rank, "ranks": trace.ranks, "number": step, "computed": computed}
+        rounds.append(Round(round_time=clock.round_time, operations=operations, groups=groups, **known))
     alike, left = _alike(trace.where, rounds)
     return replace(trace, rounds=alike, ignored=+Counter({"unlike steps": left}), members=members)
 
 
 def _operations(
-    events: Sequence[TraceEvent],
-    ran: Mapping[int, Collective],
-    ranks: int,
-    begin: float,
-    members: dict[str, tuple[int, ...]],
+    events: Sequence[TraceEvent], ran: Mapping[int, Collective], ranks: int, clock: StepClock, members: Members
 ) -> Iterator[Operation]:
-    """Computations between collectives, and these, in the order of their launches; seconds since ``begin``."""
-
-    def seconds(moment: float) -> float:
-        return round(1e-6 * max(0.0, moment - begin), 7)
-
+    """Computations between collectives, and these, in the order of their launches."""
+    seconds, number = clock.since, Counter[str]()
     first = min(event.ts for event in events)
-    if first > begin:  # what the program does before anything runs
+    if first > clock.start:  # what the program does before anything runs
         yield Operation("compute", "launch", 0.0, seconds(first))
-    number = Counter[str]()
     for together, some in itertools.groupby(events, key=lambda event: id(event) in ran):
         if together:
             for one in (ran[id(event)] for event in some):
@@ -109,11 +87,9 @@ def _operations(
                 name = one.group_name or f"group of {len(group)}"
                 members[name] = group
                 whole = one.bytes * (len(group) if one.kind == "allgather" else 1)
-                kind = KIND_NAMES[one.kind]
+                kind, start, end = KIND_NAMES[one.kind], seconds(one.ran.ts), seconds(one.ran.end)
                 number[kind] += 1
-                yield Operation(
-                    kind, f"{kind} {number[kind]}", seconds(one.ran.ts), seconds(one.ran.end), bytes=whole, group=name
-                )
+                yield Operation(kind, f"{kind} {number[kind]}", start, end, bytes=whole, group=name)
         else:
             spans = union((event.ts, event.end) for event in some)
             end = seconds(spans[-1][1])  # pauses between its kernels are left out
@@ -160,6 +136,18 @@ def _alike(where: str, rounds: Sequence[Round]) -> tuple[list[Round], int]:
 # Process groups
 
 
+def of_job(runs: Sequence[list[RankTrace]]) -> tuple[list[list[RankTrace]], dict[str, int], str]:
+    """Runs of a job that shards its parameters, with what waits for what; fields of `Job`; and the rules, in words."""
+    named, rules = with_roles([run for run in runs if run[0].ranks > 1]), []
+    for i, run in enumerate(named):
+        named[i], rule = with_edges(run)
+        rules.append(rule)
+    largest = max(named, key=lambda run: run[0].ranks)[0]
+    scattered = [one.bytes for one in largest.rounds[0].operations if one.kind == "reduce-scatter"]
+    job = {"parameter_bytes": sum(scattered), "tensors": len(scattered)}
+    return [*(run for run in runs if run[0].ranks == 1), *named], job, f"; {'; '.join(rules)}"
+
+
 def with_roles(runs: Sequence[Sequence[RankTrace]]) -> list[list[RankTrace]]:
     """The same with process groups named by how they grow with the nodes (raises DataError)."""
     sizes: dict[tuple[str, int], dict[int, int]] = {}
@@ -186,15 +174,14 @@ def _renamed(trace: RankTrace, sizes: Mapping[tuple[str, int], Mapping[int, int]
         role = _role(trace, trace.members[name], sizes[key])
         again = sum(other.startswith(role) for other in names.values())
         names[name] = f"{role} {again + 1}" if again else role
-    rounds = [
-        structs.replace(
-            one,
-            operations=[structs.replace(o, group=names.get(o.group, "")) for o in one.operations],
-            groups={names[name]: size for name, size in one.groups.items()},
-        )
-        for one in trace.rounds
-    ]
-    return replace(trace, rounds=rounds, members={names[name]: ranks for name, ranks in trace.members.items()})
+
+    def renamed(one: Round) -> Round:
+        operations = [structs.replace(o, group=names.get(o.group, "")) for o in one.operations]
+        groups = {names[name]: size for name, size in one.groups.items()}
+        return structs.replace(one, operations=operations, groups=groups)
+
+    members = {names[name]: ranks for name, ranks in trace.members.items()}
+    return replace(trace, rounds=list(map(renamed, trace.rounds)), members=members)
 
 
 def _role(trace: RankTrace, ranks: Sequence[int], sizes: Mapping[int, int]) -> str:
@@ -230,39 +217,29 @@ class EdgeRule(NamedTuple):
 #: From the loosest to the strictest.
 EDGE_RULES = [
     EdgeRule(forward, backward, lag, reductions)
-    for lag in (0, 1)
-    for reductions in (0, 3, 2, 1)
-    for forward, backward in itertools.product((4, 3, 2, 1, 0), repeat=2)
+    for lag, reductions, forward, backward in itertools.product((0, 1), (0, 3, 2, 1), *[(4, 3, 2, 1, 0)] * 2)
 ]
 
 
-@dataclass(frozen=True)
 class RecordedRun:
     """A run's steps: begin and end of each operation, (steps, ranks, operations), by each rank's clock (s)."""
 
-    operations: Sequence[Operation]
-    begin: np.ndarray
-    end: np.ndarray
-    took: np.ndarray  # the operations' times, of collectives from the last rank's begin to the last rank's end
-    round_time: np.ndarray  # (steps, ranks)
-    meet: Sequence[int]  # how many neighbours meet in each; 0: all
-
-    @classmethod
-    def of(cls, run: Sequence[RankTrace]) -> RecordedRun:
-        first = run[0].rounds[0]
+    def __init__(self, run: Sequence[RankTrace]) -> None:
+        first, whole = run[0].rounds[0], len(run) == run[0].ranks
         rounds = [[{one.number: one for one in trace.rounds}[r.number] for trace in run] for r in run[0].rounds]
         times = np.array([[[(o.start, o.end) for o in one.operations] for one in ranks] for ranks in rounds])
-        begin, end = times[..., 0], times[..., 1]
-        took, place = end - begin, {trace.rank: i for i, trace in enumerate(run)}
+        self.operations, self.begin, self.end = first.operations, times[..., 0], times[..., 1]
+        self.round_time = np.array([[one.round_time for one in ranks] for ranks in rounds])  # (steps, ranks)
+        # how many neighbours meet in each; 0: all
+        self.meet = [first.groups[o.group] if whole and o.group.startswith(INSIDE) else 0 for o in first.operations]
+        # the operations' times, of collectives from the last rank's begin to the last rank's end
+        self.took, place = self.end - self.begin, {trace.rank: i for i, trace in enumerate(run)}
         for name in first.groups:
             own = [k for k, o in enumerate(first.operations) if o.group == name]
             for ranks in {tuple(place[m] for m in trace.members[name] if m in place) for trace in run}:
-                together = transfer_times(begin[:, ranks], end[:, ranks], own)[:, None]
-                took[:, ranks] = np.where(np.isin(np.arange(took.shape[-1]), own), together, took[:, ranks])
-        whole = len(run) == run[0].ranks
-        meet = [first.groups[o.group] if whole and o.group.startswith(INSIDE) else 0 for o in first.operations]
-        round_time = np.array([[one.round_time for one in ranks] for ranks in rounds])
-        return cls(first.operations, begin, end, took, round_time, meet)
+                took = transfer_times(self.begin[:, ranks], self.end[:, ranks], own)
+                for rank in ranks:
+                    self.took[:, rank, own] = took[:, own]
 
     def contradicted(self) -> np.ndarray:
         """Where one (row) began before another (column) had ended, in most steps of the ranks: it did not wait for it.
@@ -328,7 +305,7 @@ def with_edges(run: Sequence[RankTrace]) -> tuple[list[RankTrace], str]:
     DataError
         When the replayed step is not nearly as long as the recorded one.
     """
-    recorded = RecordedRun.of(run)
+    recorded = RecordedRun(run)
     contradicted = recorded.contradicted()
     replays: dict[str, tuple[float, float]] = {}
     found = [(rule, edges(recorded.operations, rule, contradicted)) for rule in EDGE_RULES]
@@ -346,10 +323,10 @@ def with_edges(run: Sequence[RankTrace]) -> tuple[list[RankTrace], str]:
             f"{run[0].where}: no rule of what waits for what replays the recorded steps: the best misses them by "
             f"{percent(missed)} ({rule}); record more steps, or steps without other work"
         )
+
+    def waiting(one: Round) -> Round:
+        operations = [structs.replace(o, after=before) for o, before in zip(one.operations, after, strict=True)]
+        return structs.replace(one, operations=operations)
+
     words = f"{rule}: replayed steps are {percent(missed)} off"
-    return [replace(trace, rounds=[_waiting(one, after) for one in trace.rounds]) for trace in run], words
-
-
-def _waiting(one: Round, after: Sequence[list[int]]) -> Round:
-    operations = [structs.replace(o, after=before) for o, before in zip(one.operations, after, strict=True)]
-    return structs.replace(one, operations=operations)
+    return [replace(trace, rounds=list(map(waiting, trace.rounds))) for trace in run], words

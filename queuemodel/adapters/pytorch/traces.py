@@ -13,10 +13,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from msgspec import structs
 
@@ -27,7 +27,7 @@ from ...profile.job import Source
 from ...profile.profile import Profile
 from ...profile.records import Bucket, Gradient, Round
 from .. import recordings
-from ..recordings import RankTrace, StepClock, Unrecorded, constant, intersection, union
+from ..recordings import RankTrace, StepClock, Unrecorded, clipped, constant, union
 from . import sharded
 from .events import (
     ALL_REDUCE,
@@ -53,6 +53,7 @@ INTO_BUCKET = "torch::distributed::reducer::"
 OUT_OF_BUCKET = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 FORWARD = "DistributedDataParallel.forward"  # a pass through the module
 INPUT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"  # waits for processes that load ahead
+WITH_SHAPES = "record with record_shapes=True"
 MOST_OTHER = constant("most_other_communication")  # sums of losses and buffers, not parameters or activations
 SAME_BYTES = constant("same_bytes")
 
@@ -77,9 +78,22 @@ def read_pytorch(
     """
     runs = [_read_run(Path(folder), progress) for folder in folders]
     recordings.ranks_of(folders, runs)
-    if any(one.operations for run in runs for trace in run for one in trace.rounds):
-        return _sharded_profile(runs, batch_size, say, unrecorded)
-    reduced = _gradient_bytes(max(runs, key=lambda run: run[0].ranks))
+    ignored = sum((Counter(trace.ignored) for run in runs for trace in run), Counter[str]())
+    shards = any(one.operations for run in runs for trace in run for one in trace.rounds)
+    runs, job, words = sharded.of_job(runs) if shards else _of_job(folders, runs)
+    say(f"used {', '.join(map(recordings.recorded, runs))}{words}")
+    say("ignored " + (", ".join(f"{what}: {count:,}" for what, count in ignored.items()) or "nothing"))
+    backends = {trace.backend for run in runs for trace in run if trace.backend}
+    source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
+    return recordings.profile_of_rounds(source, runs, {"batch_size": batch_size, **job}, unrecorded)
+
+
+def _of_job(
+    folders: Sequence[object], runs: list[list[RankTrace]]
+) -> tuple[list[list[RankTrace]], dict[str, int], str]:
+    """Runs of one data-parallel job, with what is sent; fields of `Job`; and what is reduced, in words."""
+    largest = max(runs, key=lambda run: run[0].ranks)
+    reduced = _gradient_bytes(largest)
     runs = [_each(run, lambda one: _last(one, reduced)) if run[0].ranks == 1 else run for run in runs]
     known = {str(folder): sizes for folder, run in zip(folders, runs, strict=True) if (sizes := _gradient_bytes(run))}
     first, own = next(iter(known.items()), ("", ()))
@@ -92,35 +106,10 @@ def read_pytorch(
     # what the buckets carry: gradients of inputs are none of it
     carried = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
     size = sum(bucket.bytes for bucket in carried[-1]) if carried else sum(own) or runs[0][0].sent
-    backends = {trace.backend for run in runs for trace in run if trace.backend}
-    source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
-    tensors = len(own) or max(runs, key=lambda run: run[0].ranks)[0].tensors
-    job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": tensors}
+    tensors = len(own) or largest[0].tensors
     sent = counted(len(carried[-1]), "all-reduce") if carried else "no all-reduce"
-    say(f"used {', '.join(map(recordings.recorded, runs))}: {size:,} bytes of {tensors} gradients in {sent} a step")
-    ignored = sum((Counter(trace.ignored) for run in runs for trace in run), Counter[str]())
-    say("ignored " + (", ".join(f"{what}: {count:,}" for what, count in ignored.items()) or "nothing"))
-    return recordings.profile_of_rounds(source, [_each(run, _as_sent) for run in runs], job, unrecorded)
-
-
-def _sharded_profile(
-    runs: Sequence[list[RankTrace]], batch_size: int, say: Callable[[str], object], unrecorded: Unrecorded
-) -> Profile:
-    """The profile of a job that shards its parameters."""
-    alone = [run for run in runs if run[0].ranks == 1]
-    named, words = sharded.with_roles([run for run in runs if run[0].ranks > 1]), []
-    for i, run in enumerate(named):
-        named[i], rule = sharded.with_edges(run)
-        words.append(rule)
-    largest = max(named, key=lambda run: run[0].ranks)[0]
-    scattered = [one.bytes for one in largest.rounds[0].operations if one.kind == "reduce-scatter"]
-    backends = {trace.backend for run in named for trace in run if trace.backend}
-    source = Source(framework="pytorch", method="torch-profiler", style="/".join(sorted(backends)))
-    job = {"batch_size": batch_size, "parameter_bytes": sum(scattered), "tensors": len(scattered)}
-    say(f"used {', '.join(map(recordings.recorded, [*alone, *named]))}; {'; '.join(words)}")
-    ignored = sum((Counter(trace.ignored) for run in runs for trace in run), Counter[str]())
-    say("ignored " + (", ".join(f"{what}: {count:,}" for what, count in ignored.items()) or "nothing"))
-    return recordings.profile_of_rounds(source, [*alone, *named], job, unrecorded)
+    words = f": {size:,} bytes of {tensors} gradients in {sent} a step"
+    return [_each(run, _as_sent) for run in runs], {"parameter_bytes": size, "tensors": tensors}, words
 
 
 def _read_run(folder: Path, progress: bool) -> list[RankTrace]:
@@ -182,65 +171,55 @@ def _read_rank(path: Path) -> RankTrace:
     events, info = read_trace(path)
     steps = sorted((event for event in events if STEP.fullmatch(event.name)), key=lambda event: event.ts)
     if not steps:
-        raise DataError(
-            f"{path}: no ProfilerStep#i among its {len(events):,} events; call profiler.step() after each step while "
-            "recording"
-        )
-    work = AcceleratorWork(events)
-    rank_file = _rank_file(path, info, events, work)
+        raise DataError(f"{path}: no ProfilerStep#i among {len(events):,} events; call profiler.step() after each step")
+    numbers = [int(step.name.removeprefix("ProfilerStep#")) for step in steps]
+    work, trace = AcceleratorWork(events), _rank_file(path, info, events)
     handed = sorted(events, key=lambda event: (work.handed_over(event), event.cat in DONE_THERE))
     inside = recordings.by_step(handed, [(step.ts, step.end) for step in steps], work.handed_over)
     together = [list(collectives(own, work)) for own in inside]
+    earlier = [e.end for e in events if e.cat in DONE_THERE and work.handed_over(e) < steps[0].ts]
     if any(map(sharded.is_sharded, together)):
-        marks = [int(step.name.removeprefix("ProfilerStep#")) for step in steps]
-        return sharded.read_rank(
-            RankTrace(str(path), rank_file.rank, rank_file.ranks, str(info.get("backend", "")), []),
-            [sharded.StepEvents(*one) for one in zip(marks, inside, together, strict=True)],
-            max([steps[0].ts, *(e.end for e in events if e.cat in DONE_THERE and work.handed_over(e) < steps[0].ts)]),
-            work,
-        )
+        own_steps = zip(numbers, inside, together, strict=True)
+        return sharded.read_rank(trace, own_steps, max([steps[0].ts, *earlier]), work)
     waits = union((work.finished(e.ts), e.end) for e in events if e.name == INPUT and work.finished(e.ts) < e.end)
-    rounds, ignored, cut, made, wrong = [], Counter[str](), dict[int, _Incomplete](), list[_Step](), None
-    for index, (mark, span, own) in enumerate(zip(steps, work.steps(steps), inside, strict=True)):
+    rounds, cut, made, ignored, wrong = (
+        dict[int, Round](),
+        dict[int, _Incomplete](),
+        list[_Step](),
+        Counter[str](),
+        None,
+    )
+    for index, (number, span, own, done) in enumerate(zip(numbers, work.steps(steps), inside, together, strict=True)):
         try:
-            made.append(step := _Step(mark, own, StepClock(*span, intersection(waits, [span]), 1e-6), rank_file))
-            rounds.append(step.round())
-            ignored.update(step.ignored)
+            clock = StepClock(*span, clipped(waits, *span), 1e-6)
+            made.append(step := _Step(number, own, done, clock, trace, work.finished))
+            rounds[index] = step.round()
+            ignored.update(one.kind for one in step.others if trace.ranks > 1)
             last = step
-        except _Incomplete as error:
-            cut[index] = error
         except DataError as error:
-            wrong = wrong or DataError(str(error) if str(path) in str(error) else f"{path}: {mark.name}: {error}")
-    if rank_file.ranks > 1:
+            placed = type(error)(f"{path}: ProfilerStep#{number}: {error}")
+            if isinstance(placed, _Incomplete):
+                cut[index] = placed
+            else:
+                wrong = wrong or placed
+    if trace.ranks > 1:
         _require_gradients_alone(path, [step for step in made if step.backward])
     if wrong:
         raise wrong
-    whole = [index for index in range(len(steps)) if index not in cut]
-    if amid := [error for index, error in cut.items() if not whole or whole[0] < index < whole[-1]]:
+    if amid := [error for index, error in cut.items() if not rounds or min(rounds) < index < max(rounds)]:
         raise amid[0]
-    earlier = sum(event.cat in DONE_THERE and work.handed_over(event) < steps[0].ts for event in events)
-    ignored.update({"incomplete steps": len(cut), "kernels of an earlier step": earlier})
-    ranks, idle = rank_file.ranks, [one.number for one in rounds if not one.buckets]
-    if ranks > 1 and idle:
+    idle = [one.number for one in rounds.values() if not one.buckets]
+    if trace.ranks > 1 and idle:
         raise DataError(
             f"{path}: step {idle[0]} reduces no gradients, others do; call profiler.step() once for each reduction, "
             "after all steps that are accumulated, and give the examples of all as batch size"
         )
-    backend, sent = str(info.get("backend", "")), sum(one.bytes for one in last.own)  # by a single rank, too
-    return RankTrace(str(path), rank_file.rank, ranks, backend, rounds, len(last.gradients), sent, +ignored)
+    ignored.update({"incomplete steps": len(cut), "kernels of an earlier step": len(earlier)})
+    sent = sum(one.bytes for one in last.own)  # by a single rank, too
+    return replace(trace, rounds=[*rounds.values()], tensors=len(last.gradients), sent=sent, ignored=+ignored)
 
 
-class _RankFile(NamedTuple):
-    """Whose file it is: a rank of so many, and whether these have groups of fewer ranks too."""
-
-    where: str
-    rank: int
-    ranks: int
-    divided: bool
-    work: AcceleratorWork
-
-
-def _rank_file(path: Path, info: dict[str, Any], events: Sequence[TraceEvent], work: AcceleratorWork) -> _RankFile:
+def _rank_file(path: Path, info: dict[str, Any], events: Sequence[TraceEvent]) -> RankTrace:
     """Whose file it is, as recorded; else a rank of the largest group that communicates (raises DataError)."""
     ranks = info.get("world_size")
     if ranks is None:
@@ -258,30 +237,34 @@ def _rank_file(path: Path, info: dict[str, Any], events: Sequence[TraceEvent], w
     groups = info.get("pg_config")
     parts = groups if isinstance(groups, list) else []
     divided = any(isinstance(part, dict) and part.get("pg_size", ranks) != ranks for part in parts)
-    return _RankFile(str(path), rank, ranks, divided, work)
+    return RankTrace(str(path), rank, ranks, str(info.get("backend", "")), [], divided=divided)
 
 
 class _Incomplete(DataError):
     """A step of which something was not recorded, as at the ends of a recording."""
 
 
+@dataclass
 class _Step:
-    """One step's events, in the order in which the program came to them."""
+    """One step's events, and what ranks did together, in the order in which the program came to them."""
 
-    def __init__(self, mark: TraceEvent, events: list[TraceEvent], clock: StepClock, file: _RankFile) -> None:
-        self.where, self.number = f"{file.where}: {mark.name}", int(mark.name.removeprefix("ProfilerStep#"))
-        self.events, self.clock, self.since, self.file = events, clock, clock.since, file
-        self.finished = file.work.finished
+    number: int
+    events: list[TraceEvent]
+    together: list[Collective]
+    clock: StepClock
+    file: RankTrace
+    finished: Callable[[float], float]
+
+    def __post_init__(self) -> None:
         # the forward pass whose gradients are reduced: the last of those that are accumulated
         last = max((one.ts for one in self.named(GRADIENT)), default=0.0)
         self.forward = max((one.ts for one in self.named(FORWARD) if one.ts < last), default=0.0)
         self.gradients = self._gradients()
         self.made = sum(event.elements for event in self.gradients)
         self.backward = [event for event in self.events if event.name.startswith(EVALUATED)]
-        self.ignored = Counter[str]()
-        every = sorted(collectives(events, file.work), key=lambda one: one.handed)
-        self.own = self._of_gradients(every)
-        self.others = [one for one in every if one not in self.own]
+        self.together.sort(key=lambda one: one.handed)
+        self.own = self._of_gradients()
+        self.others = [one for one in self.together if one not in self.own]
 
     def named(self, name: str) -> list[TraceEvent]:
         """The events of this name."""
@@ -289,14 +272,11 @@ class _Step:
 
     def round(self) -> Round:
         """The step in seconds (raises DataError)."""
-        file, since = self.file, self.since
+        file, since = self.file, self.clock.since
         if not self.backward and self.named(GRADIENT):
-            raise DataError(
-                f"{self.where}: {GRADIENT} without evaluate_function, which marks the end of the backward pass; record "
-                "with PyTorch 1.10 or newer"
-            )
+            raise DataError(f"{GRADIENT} without evaluate_function around it; record with PyTorch 1.10 or newer")
         if not self.backward:
-            raise _Incomplete(f"{self.where}: no backward pass in it; record training steps with CPU activity")
+            raise _Incomplete("no backward pass in it; record training steps with CPU activity")
         buckets = self._buckets() if file.ranks > 1 else []
         reduced = min((since(event.ts) for event in self.named(OUT_OF_BUCKET)), default=math.inf)
         reduced = min(reduced, max((bucket.end for bucket in buckets), default=math.inf))
@@ -306,16 +286,9 @@ class _Step:
         # what is handed over later waits for what was handed over before, not for gradients
         buckets = [structs.replace(bucket, ready=min(bucket.ready, computed)) for bucket in buckets]
         sized = [Gradient(size, since(self.finished(g.end))) for g in self.gradients if (size := g.bytes)]
-        return Round(
-            rank=file.rank,
-            ranks=file.ranks,
-            number=self.number,
-            computed=computed,
-            gradients=sorted(sized, key=lambda one: one.ready),
-            buckets=buckets,
-            round_time=self.clock.round_time,
-            waited=self.clock.waited,
-        )
+        sized.sort(key=lambda one: one.ready)
+        known = {"rank": file.rank, "ranks": file.ranks, "number": self.number, "computed": computed}
+        return self.clock.round(gradients=sized, buckets=buckets, **known)
 
     def _gradients(self) -> list[TraceEvent]:
         """Those that go into buckets; if unmarked, all since the last forward pass began."""
@@ -324,9 +297,9 @@ class _Step:
         reduced = [one for one, other in pairwise(every) if one.name == GRADIENT != other.name]
         return reduced or [event for event in every if event.name == GRADIENT]
 
-    def _of_gradients(self, every: Sequence[Collective]) -> list[Collective]:
+    def _of_gradients(self) -> list[Collective]:
         """By DistributedDataParallel; else by the program once gradients are there, or amid the backward pass."""
-        hooks, reductions = self.named(HOOKS), [one for one in every if one.kind == REDUCED]
+        hooks, reductions = self.named(HOOKS), [one for one in self.together if one.kind == REDUCED]
         if hooked := [one for one in reductions if any(hook.ts <= one.handed <= hook.end for hook in hooks)]:
             return hooked
         first = min((event.ts for event in self.gradients), default=math.inf)
@@ -338,39 +311,34 @@ class _Step:
 
     def _buckets(self) -> list[Bucket]:
         """All-reduces of gradients in the order in which they were handed over, each with when it ran."""
-        where, ranks = self.where, self.file.ranks
-        own, every = self.own, [*self.own, *self.others]
-        self.ignored.update(one.kind for one in self.others)
-        handed, ran = self.named(ALL_REDUCE), sum(one.ran.is_nccl and one.kind == REDUCED for one in every)
-        scattered = self.named(REDUCED_BY_GLOO)
-        lost = any(one.ran.name == ALL_REDUCE for one in own)
+        own, ranks, since = self.own, self.file.ranks, self.clock.since
+        scattered, reduced = self.named(REDUCED_BY_GLOO), sum(one.elements for one in own)
         if own and own[0].handed < self.forward:
-            raise DataError(f"{where}: gradients are reduced more than once; call profiler.step() after each reduction")
-        reduced = sum(one.elements for one in own)
+            raise DataError("gradients are reduced more than once; call profiler.step() after each reduction")
         if scattered and own and reduced < (1 - MOST_OTHER) * self.made:
             raise DataError(
-                f"{where}: {self.made:,} elements of gradients, and all-reduces of {reduced:,}; what a communication "
-                "hook sends after that, as PowerSGD does, gloo's traces do not show"
+                f"{self.made:,} elements of gradients, and all-reduces of {reduced:,}; what a communication hook sends "
+                "after that, as PowerSGD does, gloo's traces do not show"
             )
-        if lost or len(scattered) > sum(one.ran.name == REDUCED_BY_GLOO for one in every):
+        lost = any(one.ran.name == ALL_REDUCE for one in own)
+        if lost or len(scattered) > sum(one.ran.name == REDUCED_BY_GLOO for one in self.together):
+            ran = len(scattered) + sum(one.ran.is_nccl and one.kind == REDUCED for one in self.together)
             raise _Incomplete(
-                f"{where}: {len(handed)} all-reduces were handed over in a step and {ran + len(scattered)} ran in it; "
-                "record whole steps, with CPU (and CUDA) activity"
+                f"{len(self.named(ALL_REDUCE))} all-reduces were handed over in a step and {ran} ran in it; record "
+                "whole steps, with CPU (and CUDA) activity"
             )
         buckets = []
         for one in own:
             if (one.group or ranks) != ranks or (self.file.divided and not one.group):
                 raise DataError(
-                    f"{where}: gradients are reduced among {one.group or 'an unknown number'} of {ranks} ranks; all "
-                    "must reduce together; gloo records no groups, so over it the job must have none of fewer"
+                    f"gradients are reduced among {one.group or 'an unknown number'} of {ranks} ranks; all must reduce "
+                    "together; gloo records no groups, so over it the job must have none of fewer"
                 )
-            ready, size = self.since(self.finished(one.handed)), one.bytes
+            ready, size = since(self.finished(one.handed)), one.bytes
             if not size:
-                raise DataError(
-                    f"{where}: neither {one.ran.name!r} nor the records around its launch give its size; record with "
-                    "record_shapes=True"
-                )
-            buckets.append(Bucket(size, ready, self.since(one.ran.ts), max(ready, self.since(one.ran.end))))
+                name = one.ran.name
+                raise DataError(f"neither {name!r} nor the records around its launch give its size; {WITH_SHAPES}")
+            buckets.append(Bucket(size, ready, since(one.ran.ts), max(ready, since(one.ran.end))))
         return buckets
 
 

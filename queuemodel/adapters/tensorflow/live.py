@@ -76,8 +76,7 @@ class ParameterServer(Backend):
         if not run.job:
             raise DataError("no step was recorded")
         profile = read_tensorflow(run.traces, **run.job["known"])
-        job = replace(profile.job, tensors=run.job["tensors"], shard_bytes=[profile.job.parameter_bytes])
-        return replace(profile, job=job, steps=profile.steps[: self.steps])
+        return replace(profile, steps=profile.steps[: self.steps])
 
     def hosts(self) -> dict[str, str]:
         return {f"{job}:0": self.elsewhere.get(job, socket.gethostname()) for job in JOBS}
@@ -99,20 +98,11 @@ class Mirrored(RanksBackend):
 
     framework = "tensorflow"
     built_in = BUILT_IN
+    child = f"{__package__}.training:train_mirrored"
+    reader = staticmethod(read_mirrored)
 
-    def train(self, run: Run) -> None:
-        """Start each number of ranks anew: none can join, and on one accelerator they would be no nodes."""
-        for ranks in range(1, self.ranks + 1):
-            noise = self.noise_steps if ranks == self.ranks else 0
-            with own_addresses(ranks) as addresses:
-                known: dict[str, Any] = {"environment": _environment(), "addresses": addresses, "noise_steps": noise}
-                train = f"{__package__}.training:train_mirrored"
-                run.follow([run.start(f"rank {rank}", train, rank=rank, **known) for rank in range(ranks)])
-                run.kill()
-
-    def read(self, run: Run) -> Profile:
-        profile = read_mirrored(self.folders(run), **run.job["known"])
-        return replace(profile, job=replace(profile.job, tensors=run.job["tensors"]))
+    def environment(self) -> dict[str, str]:
+        return _environment()
 
 
 def _environment(*, gpu: bool = False) -> dict[str, str]:

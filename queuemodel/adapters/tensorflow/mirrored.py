@@ -16,11 +16,13 @@ import re
 from bisect import bisect_right
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Annotated, NamedTuple, Unpack
 
 import msgspec
+from msgspec import structs
 
 from ...base.errors import DataError
 from ...base.files import read_bytes
@@ -28,7 +30,7 @@ from ...profile.job import Source
 from ...profile.profile import Profile
 from ...profile.records import MOST_BYTES, Bucket, Gradient, Round
 from .. import recordings
-from ..recordings import Interval, RankTrace, StepClock, Unrecorded, constant, intersection, length, union
+from ..recordings import Interval, RankTrace, StepClock, Unrecorded, clipped, constant, length, union
 from .protos import ALLOCATION, DONE, START, XPLANE, HostEvent, read_events, recorded_files, require_parameter_bytes
 
 GROUP = "CollectiveExecutor::CompleteParams"
@@ -37,6 +39,7 @@ GATHER = ("CollectiveGatherV2", "CollectiveGather")
 BACKWARD = "gradient_tape/"
 TAKEN = re.compile(r"IteratorGetNext(AsOptional)?Op::DoCompute")
 ROUNDS_AHEAD = re.compile(r"Iterator::Root(::\w+)*::(Prefetch|Parallel\w+|MapAndBatch\w*|DataService\w*)")
+NAMED = re.compile("|".join([START, DONE, ALLOCATION, GROUP, TAKEN.pattern, ROUNDS_AHEAD.pattern]))
 AT_ONCE, LONGEST_PAUSE = constant("at_once"), constant("longest_pause")
 
 
@@ -69,15 +72,13 @@ def read_mirrored(
         same = ChainMap(*(sizes for others, sizes in reduced if others.keys() == times.keys()))  # packs of the same job
         sizes, ranks = _sizes(times, same, parameter_bytes, folder), max(one.ranks for one in recorded)
         traces = [
-            RankTrace(str(one.path), rank, ranks, "ring", [step.round(rank, ranks, sizes) for step in one.steps])
+            RankTrace(str(one.path), rank, ranks, "ring", [step.whole(rank, ranks, sizes) for step in one.steps])
             for rank, one in enumerate(recorded)
         ]
         runs.append(recordings.whole_run(Path(folder), traces))
     packs = [one.buckets for run in runs for trace in run for one in trace.rounds if one.buckets]
     if recordings.ranks_of(folders, runs) < 2 or not packs:
-        raise DataError(
-            f"{folders[-1]}: no all-reduce among two ranks or more; record MultiWorkerMirroredStrategy on two nodes"
-        )
+        raise DataError(f"{folders[-1]}: no all-reduce among two ranks or more; record a run on two nodes")
     size = parameter_bytes or sum(pack.bytes for pack in packs[-1])
     job = {"batch_size": batch_size, "parameter_bytes": size, "tensors": len(packs[-1])}
     source = Source(framework="tensorflow", method="xplane", style="multi-worker-mirrored-strategy")
@@ -95,28 +96,16 @@ class Reduction(NamedTuple):
 
 
 class RankStep(NamedTuple):
-    """One step of one rank, with all moments in ns."""
+    """A round of a rank, for now without packs, and these."""
 
-    number: int
+    round: Round
     clock: StepClock
-    computed: int
     reductions: list[Reduction]
-    gradients: list[tuple[int, int]]  # bytes, and when computed
 
-    def round(self, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
-        """In seconds; ``sizes``: bytes of the reductions, by key."""
-        since = self.clock.since
-        packs = [Bucket(sizes[r.key], since(r.ready), since(r.begin), since(r.end)) for r in self.reductions]
-        return Round(
-            rank=rank,
-            ranks=ranks,
-            number=self.number,
-            computed=since(self.computed),
-            gradients=[Gradient(size, since(made)) for size, made in self.gradients],
-            buckets=packs if ranks > 1 else [],
-            round_time=self.clock.round_time,
-            waited=self.clock.waited,
-        )
+    def whole(self, rank: int, ranks: int, sizes: Mapping[int, int]) -> Round:
+        """With packs, and bytes of these by key."""
+        packs = [Bucket(sizes[key], *map(self.clock.since, moments)) for key, *moments, _ in self.reductions]
+        return structs.replace(self.round, rank=rank, ranks=ranks, buckets=packs if ranks > 1 else [])
 
 
 class RankRecording(NamedTuple):
@@ -184,7 +173,9 @@ def gradients_file(path: Path) -> Path:
 
 
 def _read_recording(path: Path) -> RankRecording:
-    events = sorted(read_events(path, named=_named, marks="step_num"), key=lambda event: (event.start, -event.end))
+    events = sorted(
+        read_events(path, named=NAMED.fullmatch, marks="step_num"), key=lambda event: (event.start, -event.end)
+    )
     marks = [event for event in events if "step_num" in event.stats]
     if not marks:
         raise DataError(
@@ -203,24 +194,18 @@ def _read_recording(path: Path) -> RankRecording:
     sizes = {event.number("group_size") for event in events if event.name == GROUP}
     noted = _noted(gradients_file(path))
     waits = _waits(events)
-    starts, ends = ([getattr(mark, side) for mark in marks] for side in ("start", "end"))
-    between = [(end, max(end, start)) for end, start in zip(ends, starts[1:], strict=False)]
-    idle = [length(intersection(waits, [pause])) for pause in between]
-    pauses = [end - start - waited for (start, end), waited in zip(between, idle, strict=True)]
-    usual = round(median(pauses or [0]))
+    after = [*(max(mark.end, later.start) for mark, later in pairwise(marks)), marks[-1].end]
+    idle = [length(clipped(waits, mark.end, end)) for mark, end in zip(marks, after, strict=True)]
+    pauses = [end - mark.end - waited for mark, end, waited in zip(marks, after, idle, strict=True)]
+    usual = round(median(pauses[:-1] or [0]))
     steps = []
-    for k, (mark, own) in enumerate(zip(marks, inside, strict=True)):
-        start, end = mark.start, mark.end
-        waited = intersection(waits, [(start, between[k][1] if k < len(between) else end)])
-        if k < len(between):  # what comes now and then, as evaluation does, is no part of the step
-            end += idle[k] + (usual if pauses[k] > usual + LONGEST_PAUSE * (end - start) else pauses[k])
-        clock = StepClock(start, end, waited, 1e-9)
-        steps.append(RankStep(mark.number("step_num"), clock, *_parts(mark, own, noted, path)))
+    for mark, own, following, waited, pause in zip(marks, inside, after, idle, pauses, strict=True):
+        # what comes now and then, as evaluation does, is no part of the step
+        own_pause = usual if pause > usual + LONGEST_PAUSE * (mark.end - mark.start) else pause
+        end = mark.end + waited + own_pause
+        clock = StepClock(mark.start, end, clipped(waits, mark.start, following), 1e-9)
+        steps.append(_step(mark, own, clock, noted, path))
     return RankRecording(path, max(sizes, default=1), steps)
-
-
-def _named(name: str) -> bool:
-    return bool(name in (START, DONE, ALLOCATION, GROUP) or TAKEN.fullmatch(name) or ROUNDS_AHEAD.fullmatch(name))
 
 
 def _waits(events: Sequence[HostEvent]) -> list[Interval]:
@@ -244,10 +229,9 @@ def _noted(path: Path) -> dict[str, int]:
         raise DataError(f"{path}: not what 'queuemodel profile' writes ({error}); remove it") from None
 
 
-def _parts(
-    mark: HostEvent, events: Sequence[HostEvent], noted: Mapping[str, int], path: Path
-) -> tuple[int, list[Reduction], list[tuple[int, int]]]:
-    """When a step was computed, its reductions, and its gradients (bytes, moment)."""
+def _step(
+    mark: HostEvent, events: Sequence[HostEvent], clock: StepClock, noted: Mapping[str, int], path: Path
+) -> RankStep:
     reduced = Counter(event.name for event in events if event.name.rpartition(":")[2] in REDUCE)
     if max(reduced.values(), default=0) > 1:
         raise DataError(
@@ -259,13 +243,13 @@ def _parts(
     reductions = _of_step(events, sorted(kernels)) if kernels else []
     computed = max(backward, default=0) or max((one.ready for one in reductions), default=mark.end)
     made = {event.name.rpartition(":")[0]: event.end for event in events if _is_kernel(event)}
-    gradients: list[tuple[int, int]] = []
-    for name, size in noted.items():  # a bias' gradient may be fused into the kernel's, which stands before it
-        moment = made.get(name, gradients[-1][1] if gradients else 0)
-        gradients.append((size, moment))
-    if 0 in (moment for _, moment in gradients):
-        gradients = []
-    return computed, reductions, sorted(gradients, key=lambda one: one[1])
+    moments = [0]
+    for name in noted:  # a bias' gradient may be fused into the kernel's, which stands before it
+        moments.append(made.get(name, moments[-1]))
+    gradients = sorted(zip(moments[1:], noted.values(), strict=True), key=lambda one: one[0])
+    sized = [Gradient(size, clock.since(moment)) for moment, size in gradients if gradients[0][0]]
+    number = mark.number("step_num")
+    return RankStep(clock.round(number=number, computed=clock.since(computed), gradients=sized), clock, reductions)
 
 
 def _is_kernel(event: HostEvent) -> bool:

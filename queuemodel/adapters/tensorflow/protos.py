@@ -125,40 +125,29 @@ class HostEvent(NamedTuple):
 
 def read_events(path: Path, *, named: Callable[[str], object], marks: str = "") -> Iterator[HostEvent]:
     """The host's kernels, its events with such names, and those with the stat ``marks`` (raises `DataError`)."""
-    space, began = decode("XSpace", path), 0
-    for plane in space.planes:
-        stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
-        for stat in plane.stats:
-            if stat_names.get(stat.metadata_id) == "profile_start_time":
-                began = stat.uint64_value or stat.int64_value
-    for plane in space.planes:
-        if plane.name.startswith("/host:CPU"):
-            yield from _of_plane(plane, began, named, marks)
+    planes = [(one, {stat.key: stat.value.name for stat in one.stat_metadata}) for one in decode("XSpace", path).planes]
+    marked = (_stats(plane, text).get("profile_start_time") for plane, text in planes)
+    began = max((moment for moment in marked if isinstance(moment, int)), default=0)
+    for plane, text in planes:
+        names = {event.key: event.value.name for event in plane.event_metadata}
+        wanted = {key for key, name in names.items() if named(name) or KERNEL.fullmatch(name)}
+        marking = {key for key, name in text.items() if name == marks}
+        for line in plane.lines if plane.name.startswith("/host:CPU") else ():
+            for event in line.events:
+                if event.metadata_id in wanted or any(stat.metadata_id in marking for stat in event.stats):
+                    start = line.timestamp_ns * 1000 + event.offset_ps  # since the recording began, or since 1970
+                    absolute = start // 1000 + (began if line.timestamp_ns < began else 0)
+                    end = absolute + max(event.duration_ps, 0) // 1000
+                    yield HostEvent(absolute, end, line.id, names[event.metadata_id], _stats(event, text))
 
 
-def _of_plane(plane: Any, began: int, named: Callable[[str], object], marks: str) -> Iterator[HostEvent]:
-    stat_names = {stat.key: stat.value.name for stat in plane.stat_metadata}
-    names = {event.key: event.value.name for event in plane.event_metadata}
-    wanted = {key for key, name in names.items() if named(name) or KERNEL.fullmatch(name)}
-    marking = {key for key, name in stat_names.items() if name == marks}
-    for line in plane.lines:
-        for event in line.events:
-            if event.metadata_id in wanted or any(stat.metadata_id in marking for stat in event.stats):
-                start = line.timestamp_ns * 1000 + event.offset_ps  # since the recording began, or since 1970
-                absolute = start // 1000 + (began if line.timestamp_ns < began else 0)
-                yield HostEvent(
-                    absolute,
-                    absolute + max(event.duration_ps, 0) // 1000,
-                    line.id,
-                    names[event.metadata_id],
-                    {stat_names.get(s.metadata_id, ""): _value(s, stat_names) for s in event.stats},
-                )
-
-
-def _value(stat: Any, names: dict[int, str]) -> int | str:
-    if stat.ref_value:
-        return names.get(stat.ref_value, "")
-    return stat.str_value or stat.int64_value or stat.uint64_value
+def _stats(of: Any, text: dict[int, str]) -> dict[str, int | str]:
+    """Of an event or a plane, by name; ``text``: names, and values that are one of them."""
+    return {
+        text.get(s.metadata_id, ""): text.get(s.ref_value, "") if s.ref_value
+        else s.str_value or s.int64_value or s.uint64_value
+        for s in of.stats
+    }  # fmt: skip
 
 
 def read_run_metadata(path: Path) -> TracedStep:

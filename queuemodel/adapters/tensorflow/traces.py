@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -118,6 +118,25 @@ class Send:
         return self.source.startswith("ps:"), self.destination.startswith("ps:")
 
 
+@dataclass
+class RecordedStep:
+    """What tasks recorded of one step; ``arrivals``: when each Recv asked and had its tensor (us), in order."""
+
+    operations: list[TracedOperation] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    arrivals: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    #: Tensors sent by servers, also to workers without a recording
+    fetched: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def whole(self) -> bool:
+        """Whether the sent tensors are those that arrived."""
+        received = {key: len(times) for key, times in self.arrivals.items()}
+        return bool(self.sends) and Counter(s.key for s in self.sends) == received
+
+    def shape(self) -> frozenset[tuple[str, str]]:
+        return frozenset((s.receiver, s.source) for s in self.sends)
+
+
 def _read_xplane(
     folder: Path, paths: Sequence[Path], parameter_bytes: int | None, *, progress: bool
 ) -> list[TracedStep]:
@@ -133,27 +152,6 @@ def _read_xplane(
             "not suffice), or give the run of two data-parallel ranks besides that of one"
         )
     return steps
-
-
-class _Step:
-    """One step on the recorded tasks; ``fetched``: tensors sent by servers, also to workers without a recording."""
-
-    def __init__(self, recorded: RecordedStep, tasks: Collection[str]) -> None:
-        self.operations, self.arrivals, self.tasks = recorded.operations, recorded.arrivals, tasks
-        sends = sorted(recorded.sends, key=lambda s: s.start)
-        self.sends = [s for s in sends if s.destination in tasks]
-        self.fetched: dict[str, set[str]] = defaultdict(set)
-        for s in sends:
-            if s.ends == (True, False):
-                self.fetched[s.destination].add(s.tensor)
-
-    def whole(self) -> bool:
-        """Whether the sent tensors are those that arrived."""
-        received = {key: len(times) for key, times in self.arrivals.items()}
-        return bool(self.sends) and Counter(s.key for s in self.sends) == received
-
-    def shape(self) -> frozenset[tuple[str, str]]:
-        return frozenset((s.receiver, s.source) for s in self.sends)
 
 
 def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> list[TracedStep]:
@@ -174,7 +172,9 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
             f"{where}: a trace of only one task ({', '.join(recordings)}); expected a worker and a parameter server: "
             "trace both, as tf.profiler.experimental.client.trace('grpc://WORKER,grpc://SERVER', ...) does"
         )
-    steps = [_Step(recorded[number], recordings) for number in sorted(recorded)]
+    steps = [recorded[number] for number in sorted(recorded)]
+    for step in steps:
+        step.sends = sorted((s for s in step.sends if s.destination in recordings), key=lambda s: s.start)
     whole = [step for step in steps if step.whole()]
     if not whole:
         begun = sum(bool(step.sends) for step in steps)
@@ -196,10 +196,10 @@ def _steps(paths: list[Path], parameter_bytes: int | None, progress: bool) -> li
     noted = {(name, r.task): seen.most_common(1)[0][0] for r in recordings.values() for name, seen in r.sizes.items()}
     sizes = _sizes(step, {key: size for key, size in noted.items() if size}, parameter_bytes, where)
     workers = {task for s in steps for task, tensors in s.fetched.items() if tensors in step.fetched.values()}
-    return [replace(_traced(where, one, sizes), workers=frozenset(workers)) for one in chosen]
+    return [replace(_traced(where, one, recordings, sizes), workers=frozenset(workers)) for one in chosen]
 
 
-def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
+def _sizes(step: RecordedStep, allocated: Mapping[Key, int], parameter_bytes: int | None, where: str) -> dict[Key, int]:
     """Bytes of every tensor sent, as the receiver allocated them, which is not recorded of small ones.
 
     Small fetched ones share the rest of the parameters' bytes equally; small pushed ones, or rows that a server looks
@@ -237,7 +237,7 @@ def _sizes(step: _Step, allocated: Mapping[Key, int], parameter_bytes: int | Non
     return {key: usual if size is None else size for key, size in sizes.items()}
 
 
-def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
+def _traced(where: str, step: RecordedStep, tasks: Iterable[str], sizes: Mapping[Key, int]) -> TracedStep:
     transfers = []
     turn: Counter[Key] = Counter()  # loops send one tensor many times
     for s in step.sends:
@@ -245,7 +245,7 @@ def _traced(where: str, step: _Step, sizes: Mapping[Key, int]) -> TracedStep:
         turn[s.key] += 1
         transfers.append(Transfer(s.tensor, s.source, s.destination, s.start, received, sizes[s.key], requested))
     operations = []
-    for task in step.tasks:
+    for task in tasks:
         own = [o for o in step.operations if o.task == task]
         arrivals = [(step.arrivals[s.key][0][1], s) for s in step.sends if s.destination == task]
         made = {o.name for o in own}
@@ -280,15 +280,6 @@ def _in_order(
         heapq.heappush(running, (o.end, o.start, o.name))
         result.append(replace(o, inputs=tuple(inputs)))
     return result
-
-
-@dataclass
-class RecordedStep:
-    """What tasks recorded of one step; ``arrivals``: when each Recv asked and had its tensor (us), in order."""
-
-    operations: list[TracedOperation] = field(default_factory=list)
-    sends: list[Send] = field(default_factory=list)
-    arrivals: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
 
 
 class TaskRecording:
@@ -326,7 +317,10 @@ class TaskRecording:
             source, destination, edge = _ends(event)
             if source and destination and source != destination:
                 tensor = re.sub(r"^edge_\d+_", "", edge)
-                step.sends.append(Send(tensor, source, destination, _receiver(name), event.text("to"), start))
+                send = Send(tensor, source, destination, _receiver(name), event.text("to"), start)
+                step.sends.append(send)
+                if send.ends == (True, False):
+                    step.fetched[destination].add(tensor)
         elif op not in RECEIVES:
             step.operations.append(TracedOperation(self.task, name, op, (), start, event.end // 1000))
 

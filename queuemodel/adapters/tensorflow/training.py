@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ import keras
 import tensorflow as tf
 
 from ...base.errors import ProfilingError
-from ..processes import Say, blaming, imported
+from ..processes import Say, blaming, built, record_rank
 from ..recordings import constant
-from . import examples
 from .mirrored import gradients_file
 
 AHEAD = 10  # steps scheduled at a time
@@ -82,7 +81,7 @@ def _trace(train: Callable[[int], float], settings: dict[str, Any], seconds: flo
 
 
 def train_mirrored(settings: dict[str, Any], say: Say) -> None:
-    """One rank of `MultiWorkerMirroredStrategy`, or a single one: warm up, record, time untraced steps, and noise."""
+    """One rank of `MultiWorkerMirroredStrategy`, or a single one."""
     rank, addresses = settings["rank"], settings["addresses"]
     strategy = tf.distribute.get_strategy()
     if len(addresses) > 1:
@@ -93,36 +92,30 @@ def train_mirrored(settings: dict[str, Any], say: Say) -> None:
         options = tf.distribute.experimental.CommunicationOptions(implementation=ring)
         strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     model, dataset = _load(settings, strategy, say)
-    batches = iter(dataset)
-    step, sizes = _training_step(strategy, model)
+    batches, (train, sizes) = iter(dataset), _training_step(strategy, model)
 
-    def train(count: int, kind: str) -> float:
-        """Seconds of all."""
-        start = time.perf_counter()
-        for number in range(count):
-            with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # nothing while none is recorded
-                step(batches)
-            say(step=kind)
-        return time.perf_counter() - start
+    def step(number: int) -> None:
+        with tf.profiler.experimental.Trace("train", step_num=number, _r=1):  # nothing while none is recorded
+            train(batches)
 
-    train(settings["warmup"], "warmup")
-    path = Path(settings["traces"], f"trace_n{len(addresses)}", f"rank{rank}.xplane.pb")
-    scratch = path.with_suffix(".partial")
-    tf.profiler.experimental.start(str(scratch))
-    train(settings["steps"], "traced")
-    time.sleep(IDLE)
-    tf.profiler.experimental.stop()
-    if not (recorded := [*scratch.rglob("*.xplane.pb")]):
-        raise ProfilingError(f"{path}: TensorFlow recorded nothing; is the disk full?")
-    recorded[0].rename(path)
-    gradients_file(path).write_text(json.dumps(sizes))
-    shutil.rmtree(scratch)
-    if untraced := settings["untraced_steps"]:
-        say(seconds=train(untraced, "untraced") / untraced, ranks=len(addresses))
-    own = iter(dataset.shard(len(addresses), rank))  # others than those of other ranks
-    say(gradient_norms=_gradient_norms(strategy, model, own, settings["noise_steps"], say))
-    say(done=True)
-    signal.pause()  # an end now cuts off what other ranks have still to receive; the parent ends all
+    @contextlib.contextmanager
+    def recording(folder: Path) -> Iterator[Callable[[], object]]:
+        path, scratch = folder / f"rank{rank}.xplane.pb", folder / f"rank{rank}.partial"
+        tf.profiler.experimental.start(str(scratch))
+        yield bool  # nothing after each step
+        time.sleep(IDLE)
+        tf.profiler.experimental.stop()
+        if not (recorded := [*scratch.rglob("*.xplane.pb")]):
+            raise ProfilingError(f"{path}: TensorFlow recorded nothing; is the disk full?")
+        recorded[0].rename(path)
+        gradients_file(path).write_text(json.dumps(sizes))
+        shutil.rmtree(scratch)
+
+    def norms(steps: int) -> list[dict[str, Any]]:
+        own = iter(dataset.shard(len(addresses), rank))  # others than those of other ranks
+        return _gradient_norms(strategy, model, own, steps, say)
+
+    record_rank(settings, say, step, recording, norms)
 
 
 def _training_step(strategy: Any, model: Any) -> tuple[Any, Counter[str]]:
@@ -164,16 +157,12 @@ def _gradient_norms(strategy: Any, model: Any, batches: Any, steps: int, say: Sa
 
 def _load(settings: dict[str, Any], strategy: Any, say: Say) -> tuple[Any, Any]:
     """The built model, and its batches: of one size, repeated and prefetched (raises `ProfilingError`)."""
-    name = settings["model"]
+    name, expected = settings["model"], "a compiled Keras model and a tf.data.Dataset of (x, y) batches"
     say(doing="building the model")
     keras.utils.set_random_seed(1)
     with blaming(name), strategy.scope():
-        match (imported(name) if ":" in name else getattr(examples, name))():
-            case (keras.Model(compiled=True) as model, tf.data.Dataset() as dataset):
-                first = next((int(tf.shape(tf.nest.flatten(batch)[0])[0]) for batch in dataset), 0)
-            case other:
-                expected = "a compiled Keras model and a tf.data.Dataset of (x, y) batches"
-                raise ProfilingError(f"model {name!r}: its function must return {expected}, got {other!r:.200}")
+        model, dataset = built(name, expected, (keras.Model, tf.data.Dataset), module=f"{__package__}.examples")
+        first = next((int(tf.shape(tf.nest.flatten(batch)[0])[0]) for batch in dataset), 0)
         size = settings["batch_size"] or first
         whole = dataset.rebatch(size or 1, drop_remainder=True)
         batch = next(iter(whole), None)
@@ -184,7 +173,8 @@ def _load(settings: dict[str, Any], strategy: Any, say: Say) -> tuple[Any, Any]:
     sizes = [weight.value.dtype.size * weight.shape.num_elements() for weight in model.weights]
     epoch = first * batches if (batches := int(dataset.cardinality())) > 0 else None
     known = {"name": name, "parameter_bytes": sum(sizes), "batch_size": size, "dataset_size": epoch}
-    say(job={"framework_version": tf.__version__, "tensors": len(sizes), "known": known})
+    fields = {"tensors": len(sizes)} | ({"shard_bytes": [sum(sizes)]} if "ps" in settings else {})
+    say(job={"framework_version": tf.__version__, "known": known, "fields": fields})
     return model, whole.repeat().prefetch(4)
 
 
