@@ -82,8 +82,8 @@ def drawn(prior, fitted, wanted, rng):
     x, freedom, misfit = Sizes.of([*fitted, *wanted]), PRIOR_NUMBERS["freedom"], float(table.values(u)["misfit"][0, 0])
     doublings = np.log2([m.workers / fitted[-1].workers for m in wanted])
     beyond = np.sqrt(misfit**2 * (1 + prior.drift**2 * doublings) + PRIOR_NUMBERS["noise"] ** 2)
-    off = np.concatenate([table.scale(u)[0], beyond]) * rng.standard_t(freedom, len(x.workers))
-    rate = x.workers * np.exp(-table.relative(u, x)[0] - off)
+    off = np.concatenate([table.scale(table.values(u))[0], beyond]) * rng.standard_t(freedom, len(x.workers))
+    rate = x.workers * np.exp(-table.relative(table.values(u), x)[0] - off)
     made = [group(m.workers, float(r), nodes=m.nodes) for m, r in zip([*fitted, *wanted], rate, strict=True)]
     return made[: len(fitted)], made[len(fitted) :]
 
@@ -104,7 +104,7 @@ def test_parameters_are_recovered_from_precise_measurements():
     prior, x = Prior.of("all-reduce"), [(1, 1), (1, 2), (1, 8), (2, 1), (2, 8), (4, 8), (16, 8), (32, 1)]
     rows = [placed(k, g, b / 32, b) for k, g in x for b in (8, 32, 128)]
     table, u = ScalingData(rows, prior), np.full((1, len(prior.coordinates)), 0.5)
-    seconds = np.exp(table.relative(u, Sizes.of(rows))[0]) * [m.batch_size / 32 for m in rows]
+    seconds = np.exp(table.relative(table.values(u), Sizes.of(rows))[0]) * [m.batch_size / 32 for m in rows]
     rows = [placed(m.nodes, m.gpus_per_node, t, m.batch_size) for m, t in zip(rows, seconds, strict=True)]
     model = fit_scaling(rows, strategy="all-reduce")
     np.testing.assert_allclose(rates(model, rows), [m.steps_per_second for m in rows], rtol=0.03)
@@ -343,7 +343,7 @@ def test_knees_cover_those_of_the_law(known, reach):
         rows = [eights(k, 2.0) for k in (1, 2, 4, 8, 16, 32) if k <= reach]
         truth = ScalingData([rows[0]], prior)
         u = rng.standard_normal((1, len(prior.coordinates)))
-        log_t = np.log(2.0) + truth.relative(u, Sizes.of(rows))[0]
+        log_t = np.log(2.0) + truth.relative(truth.values(u), Sizes.of(rows))[0]
         noise = np.hypot(0.02, truth.values(u)["misfit"][0, 0]) * rng.standard_t(4, len(rows))
         fitted = fit_scaling([eights(m.nodes, t) for m, t in zip(rows, np.exp(log_t + noise), strict=True)],
                              strategy="fsdp", prior=prior)  # fmt: skip
