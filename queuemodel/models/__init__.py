@@ -8,8 +8,8 @@ scaling         tables of step times or rates by nodes and GPUs
 """
 
 from .closed_network import ClosedNetworkModel, fit_network, order_statistic, staleness
-from .instances import Instance, InstancePlan, curve_of, plan_instances, read_instances
-from .predict import fit, further_measurements, load, predict, simulate
+from .instances import Instance, InstancePlan, plan_instances, read_instances
+from .predict import curve_of, fit, further_measurements, load, predict, simulate
 from .rounds import (
     SCHEMES,
     AllReduceModel,

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack, cast
 
 from ..base.checks import require_choice, require_count, require_seed
-from ..base.errors import DataError, ModelError
-from ..base.files import read_bytes
+from ..base.errors import DataError, ModelError, QueueModelWarning
+from ..base.files import count_in, read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, NUMBERS, SHARDED, SYNONYMS, Changes, Scenario, of_group
+from ..profile.scenario import FIELD_KINDS, FIELDS, NUMBERS, SHARDED, SYNONYMS, Changes, Scenario, of_group
+from ..profile.synchronization import SYNCHRONIZATIONS
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
 from ..simulator.links import LinkRates
@@ -385,3 +388,27 @@ def further_measurements(
         Measurement(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
         for n, bandwidth, speed in points
     ]
+
+
+def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
+    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from the data at ``path``.
+
+    ``settings`` are those of `predict`, as text: ``{"strategy": "sync-ps", "bandwidth": "10Gbit/s"}``. Recorded steps
+    are solved as a closed network, if that covers the strategy, unless ``method`` specifies otherwise. An assumed
+    strategy of throughputs is a warning.
+    """
+    known = {name: partial(kind, what=name) for name, kind in FIELD_KINDS.items()} | {"method": str, "seed": count_in}
+    if unknown := next((name for name in settings if name not in known), ""):
+        raise ModelError(f"{unknown} is not a setting of a prediction; specify some of {', '.join(known)}")
+    fields = {name: known[name](text) for name, text in settings.items()}
+    data, min_workers = load(path), 1
+    if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:
+        numbers = {name: value for name, value in fields.items() if name in ("strategy", *NUMBERS.values())}
+        waiting = Scenario(**numbers).synchronization
+        min_workers = waiting.least_workers  # a server that takes k gradients at once needs k workers
+        if waiting.solvable:  # milliseconds a curve, where simulations take seconds
+            fields.setdefault("method", "mva")
+    curve = predict(cast(Data, data), workers=range(min_workers, most + 1), **fields)
+    if curve.assumption:
+        warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
+    return curve
