@@ -35,8 +35,37 @@ MOST_CURVE_WORKERS = 10_000
 FORMAT, FORMAT_VERSION = "queuemodel-curve", 1
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Breakdown:
+    """Times of a step by station at n numbers of workers, and the asymptotes; see `ThroughputCurve`."""
+
+    stations: tuple[str, ...] = ()
+    utilization: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    residence_time: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    think_time: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_lower: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_upper: np.ndarray = field(default_factory=lambda: np.empty(0))
+    saturation_workers: float = math.inf
+    bottleneck: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Basis:
+    """What a prediction is of, and what it rests on; see `ThroughputCurve`."""
+
+    parameter_servers: int = 0
+    workers_per_node: int = 1
+    profiled_workers: int = 0
+    measured: tuple[tuple[int, float], ...] = ()
+    method: str = ""
+    assumption: str = ""
+    remarks: tuple[Note, ...] = ()
+    synchronous: bool = False
+    steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class ThroughputCurve(Result):
+class ThroughputCurve(Breakdown, Basis, Result):
     """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
     ``curve[8]`` is that of 8 workers with its interval, ``curve / other`` the ratio to another curve. Jobs that train
@@ -105,24 +134,9 @@ class ThroughputCurve(Result):
     unit: str = "examples"
     sequence_length: int | None = None
     parameter_servers: int = 1
-    workers_per_node: int = 1
     dataset_size: int | None = None
     confidence: float = 0.9
-    stations: tuple[str, ...] = ()
-    utilization: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    residence_time: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    think_time: np.ndarray = field(default_factory=lambda: np.empty(0))
-    bound_lower: np.ndarray = field(default_factory=lambda: np.empty(0))
-    bound_upper: np.ndarray = field(default_factory=lambda: np.empty(0))
-    saturation_workers: float = float("inf")
-    bottleneck: str = ""
     profiled_workers: int = 1
-    measured: tuple[tuple[int, float], ...] = ()
-    method: str = ""
-    assumption: str = ""
-    remarks: tuple[Note, ...] = ()
-    synchronous: bool = False
-    steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Any = field(default=None, compare=False)
     _digits = 3
 

@@ -39,39 +39,19 @@ STUDENT_RATIO = 2.131847 / 1.644854
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prediction:
-    """Log throughput (steps of all workers per second) at P places.
+    """Log throughput (steps of all workers per second) at P places."""
 
-    Attributes
-    ----------
-    workers, machines : ndarray of int, shape (P,)
-        Numbers of workers, and which machines: 0 are those asked for.
-    mean : ndarray, shape (P, M)
-        Of each draw.
-    weights, kind : ndarray, shape (M,)
-        How likely each draw is (they add up to 1), and the number of its kind of network.
-    error : ndarray, shape (P, 1) or (P, M)
-        Relative standard error of the model.
-    noise : ndarray, shape (P,)
-        Relative standard error of one measurement.
-    spread : ndarray, shape (P, B)
-        Effects of B independent standard normal variables that the fit leaves open.
-    correlation : float
-        Of the model's errors at two numbers of workers, one twice the other.
-    ceiling, ceiling_error : ndarray, shape (P,)
-        What log throughput cannot exceed, and its standard error.
-    """
-
-    workers: np.ndarray
-    mean: np.ndarray
-    weights: np.ndarray = field(default_factory=lambda: np.ones(1))
-    kind: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
-    error: np.ndarray
-    noise: np.ndarray
-    spread: np.ndarray
-    correlation: float = 1.0
-    machines: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
-    ceiling: np.ndarray = field(default_factory=lambda: np.array(math.inf))
-    ceiling_error: np.ndarray = field(default_factory=lambda: np.array(0.0))
+    workers: np.ndarray  # (P,)
+    mean: np.ndarray  # (P, M): Of each draw
+    weights: np.ndarray = field(default_factory=lambda: np.ones(1))  # (M,): How likely each draw is; they add up to 1
+    kind: np.ndarray = field(default_factory=lambda: np.zeros(1, int))  # (M,): Number of its kind of network
+    error: np.ndarray  # (P, 1) or (P, M): Relative standard error of the model
+    noise: np.ndarray  # (P,): Relative standard error of one measurement
+    spread: np.ndarray  # (P, B): Effects of B independent standard normal variables that the fit leaves open
+    correlation: float = 1.0  # Of the model's errors at two numbers of workers, one twice the other
+    machines: np.ndarray = field(default_factory=lambda: np.zeros(1, int))  # (P,): 0 are those asked for
+    ceiling: np.ndarray = field(default_factory=lambda: np.array(math.inf))  # (P,): log throughput is at most this,
+    ceiling_error: np.ndarray = field(default_factory=lambda: np.array(0.0))  # with this standard error
 
     @classmethod
     def drawn(

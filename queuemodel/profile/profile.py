@@ -14,9 +14,19 @@ from ..base.files import read_bytes, write_json
 from ..base.recognition import mistaken
 from ..base.results import Result, counted
 from ..queueing.json_format import require_format
-from .job import SHORTEST_STEP, Cluster, Job, Source, require_counts, specified_network
+from .job import SHORTEST_STEP, Cluster, Job, Source, specified_network
 from .measurements import Measurement
-from .records import LONGEST_STEP, MOST_BYTES, STEP_KINDS, GradientNorms, NoiseScale, Operation, Round, noise_scale
+from .records import (
+    LONGEST_STEP,
+    MOST_BYTES,
+    STEP_KINDS,
+    GradientNorms,
+    NoiseScale,
+    Operation,
+    Round,
+    noise_scale,
+    require_counts,
+)
 
 FORMAT, FORMAT_VERSION = "queuemodel-profile", 1
 #: An operation may end after the next step has begun, but not this many steps later.
@@ -27,31 +37,19 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One recorded step of one worker (seconds and bytes).
 
     The phases may overlap: their sum exceeds `step_time` by `overlap` less idle time (docs/explanation/time).
-
-    Attributes
-    ----------
-    step_time : float
-        From the step's start to the next one's, or to its own end for a step that none follows.
-    fetch, compute, push, update : float
-        Length of the union of the intervals in which parameters were received, the worker computed, gradients were
-        received by the server, and the server applied updates.
-    fetched_bytes, pushed_bytes : int
-        Payload received by the worker and by the servers.
-    overlap : float
-        Seconds in which the worker computed while parameters or gradients were in transmission.
-    operations : list of Operation
-        The step's operations with their dependencies, for trace-driven simulation; may be empty.
     """
 
-    step_time: float
+    step_time: float  # From the step's start to the next one's, or to its own end for a step that none follows
+    #: fetch, compute, push, update: Length of the union of the intervals in which parameters were received, the worker
+    #: computed, gradients were received by the server, and the server applied updates
     fetch: float
     compute: float
     push: float
     update: float
-    fetched_bytes: int
-    pushed_bytes: int
-    overlap: float = 0.0
-    operations: list[Operation] = []
+    fetched_bytes: int  # Payload received by the worker
+    pushed_bytes: int  # Payload received by the servers
+    overlap: float = 0.0  # Seconds in which the worker computed while parameters or gradients were in transmission
+    operations: list[Operation] = []  # With their dependencies, for trace-driven simulation; may be empty
 
     def __post_init__(self) -> None:
         require_counts(self, fetched_bytes=(0, MOST_BYTES), pushed_bytes=(0, MOST_BYTES))
@@ -92,21 +90,7 @@ class _Header(msgspec.Struct):
 
 
 class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A profile of two nodes: source, cluster, job, one record per step, and measured throughputs if any.
-
-    Attributes
-    ----------
-    source : Source
-    cluster : Cluster
-    job : Job
-    steps : list of Step
-    rounds : list of Round
-        Of synchronous training, of each rank, of runs with different numbers of ranks.
-    throughputs : list of Measurement
-        Measured for other node counts; used together with the steps in one fit.
-    gradient_norms : list of GradientNorms
-        Of a few steps that lie close together, all of as many workers; `noise_scale` is made of them.
-    """
+    """A profile of two nodes: source, cluster, job, one record per step, and measured throughputs if any."""
 
     format: str = FORMAT
     version: int = FORMAT_VERSION
@@ -114,9 +98,9 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     cluster: Cluster = Cluster()
     job: Job
     steps: list[Step] = []
-    rounds: list[Round] = []
-    throughputs: list[Measurement] = []
-    gradient_norms: list[GradientNorms] = []
+    rounds: list[Round] = []  # Of synchronous training, of each rank, of runs with different numbers of ranks
+    throughputs: list[Measurement] = []  # Measured for other node counts; used together with the steps in one fit
+    gradient_norms: list[GradientNorms] = []  # Of a few steps that lie close together, all of as many workers
 
     def __post_init__(self) -> None:
         require_format(self.format, self.version, FORMAT, FORMAT_VERSION)
@@ -221,11 +205,10 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Mean, standard deviation, least and largest of each step field, and of rounds by their number of ranks."""
         measures = {name: self.values(name) for name in (STEP_FIELDS if self.steps else [])}
         for ranks in sorted({one.ranks for one in self.rounds}):
-            own = [one for one in self.rounds if one.ranks == ranks]
-            measures[f"round_time of {counted(ranks, 'rank')}"] = np.array([one.round_time for one in own])
-            measures[f"computed of {counted(ranks, 'rank')}"] = np.array([one.computed for one in own])
-            if any(one.waited for one in own):
-                measures[f"waited of {counted(ranks, 'rank')}"] = np.array([one.waited for one in own])
+            for name in ("round_time", "computed", "waited"):
+                seconds = np.array([getattr(one, name) for one in self.rounds if one.ranks == ranks])
+                if name != "waited" or seconds.any():
+                    measures[f"{name} of {counted(ranks, 'rank')}"] = seconds
         return [
             {
                 "field": name,

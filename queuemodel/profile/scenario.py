@@ -327,12 +327,13 @@ class Scenario:
         own: dict[str, Any] = {"bandwidth": profile.cluster.bandwidth, "batch_size": profile.job.batch_size}
         if self.sharding is None:
             own["parameter_servers"] = profile.cluster.parameter_servers
-        done = [name for name, value in own.items() if getattr(self, name) == value]
-        for name, effect in EFFECTS.items():
-            if (value := getattr(self, name)) is not None:
-                profile = effect(profile, value)
-                done.append(name)
-        return profile, replace(self, **dict.fromkeys(done))
+        for name, value in self.of(EFFECTS).items():
+            profile, own[name] = EFFECTS[name](profile, value), value
+        return profile, self.relative_to(own)
+
+    def relative_to(self, own: Mapping[str, Any]) -> Scenario:
+        """This scenario without the values that the machines have anyway."""
+        return replace(self, **{name: None for name, value in own.items() if getattr(self, name) == value})
 
     def of(self, names: Iterable[str]) -> dict[str, Any]:
         """The fields of these names that differ from the profile."""

@@ -12,7 +12,14 @@ from ...base.errors import FitError
 from ...base.estimates import Origin, Parameter, standard_errors
 from ...base.files import constants
 from ...base.results import Note
-from ...profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
+from ...profile.bandwidth import (
+    UNFILLED,
+    best_rates,
+    carried_for_several,
+    contradiction,
+    nominal_bandwidth,
+    transfers,
+)
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
@@ -99,8 +106,7 @@ def step_parameters(
 def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     """Each demand is the mean over the steps of the time in which the machine was busy, apart from other workers."""
     steps = np.column_stack([profile.values(name) for name in STEP_COLUMNS])
-    sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
-    servers = servers_of(profile, form)
+    sizes, servers = transfers(profile)[0].mean(axis=1), servers_of(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     compute, control = float(profile.values("compute").mean()), profile.cluster.congestion_control
     bbr_sharing = _bbr_sharing(profile, sizes) if form == "links" else None
@@ -195,8 +201,7 @@ def _rate(profile: Profile, steps: np.ndarray) -> np.ndarray:
     One worker's link slows what several servers send at once, and where their connections overflow it, they wait for
     retransmission timers (0.2 s and more): time of that step's, but no link's. Single steps' rates show it, not means.
     """
-    directions = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
-    size, busy = (np.array([profile.values(direction[i]) for direction in directions]) for i in (0, 1))
+    size, busy = transfers(profile)
     rates = np.where(busy > 0, size / np.where(busy > 0, busy, 1.0), 0.0)
     return np.maximum(np.median(rates[:, steps], axis=-1).max(axis=0), 1e-300)
 

@@ -76,7 +76,6 @@ class ParallelServers:
         return f"mva (approximate, {'settled phases' if self.desynchronization else 'underutilized links'})"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """See `Rule`."""
         D = D.reshape(*D.shape[:-1], self.servers, -1)
         largest_first, total = -np.sort(-D, axis=-2), D.sum(axis=-2)
         busiest = largest_first[..., 0, :]
@@ -138,7 +137,6 @@ class ClosedNetwork:
     method = "mva (exact, processor sharing)"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """See `Rule`."""
         X, R = mva_recursion(D, Z, populations)
         return Pace(X, R, np.broadcast_to(Z, X.shape))
 
@@ -156,7 +154,6 @@ class UnequalWorkers:
     method = "mva (exact, processor sharing, unequal workers)"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """See `Rule`."""
         N = int(populations[-1])
         D = np.maximum(D, NOTHING)
         x, r, _ = ClosedNetwork().solve(D, np.zeros(D.shape[:-1]), np.arange(1, N + 1))

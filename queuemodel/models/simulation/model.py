@@ -11,14 +11,13 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from ...base.checks import require_share
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
 from ...base.results import Note, counted
-from ...curves.curve import ThroughputCurve, require_workers
+from ...curves.curve import ThroughputCurve
 from ...curves.prediction import Prediction
-from ...profile.bandwidth import best_rates, nominal_bandwidth, transports_of
+from ...profile.bandwidth import best_rates, nominal_bandwidth, transfers, transports_of
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
@@ -73,12 +72,10 @@ class SimulationModel(Model):
 
     @property
     def job(self) -> Job:
-        """See `Model`."""
         return self.profile.job
 
     @property
     def bandwidth(self) -> float | None:
-        """See `Model`."""
         return self.scenario.bandwidth or nominal_bandwidth(self.profile)
 
     @property
@@ -104,9 +101,7 @@ class SimulationModel(Model):
         return self.closed_network._parameters
 
     def check(self) -> None:
-        """See `Model`."""
-        sizes = sum(step.fetched_bytes + step.pushed_bytes for step in self.profile.steps)
-        if not sizes and on_links(self.scenario, self.profile).bandwidth:
+        if not transfers(self.profile)[0].any() and on_links(self.scenario, self.profile).bandwidth:
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.servers  # refuses more than there are tensors
 
@@ -120,16 +115,12 @@ class SimulationModel(Model):
         """
         settings = self.run_settings | {"seed": seed, "workers": workers.tolist()}
         network = {name: settings.pop(name, None) for name in NETWORK}
-        replications = settings.pop("replications", 4)
         kinds = [*transports_of(self.profile, bandwidth=settings.get("bandwidth"), **network)]
+        most = settings.pop("replications", 4)
+        counts = [most, *[min(most, max(2, most // 2))] * (len(kinds) - 1)]  # fewer of the less likely
         runs = [
-            trace_runs(
-                self.profile,
-                replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
-                **kind.settings,
-                **settings,
-            )
-            for kind in kinds
+            trace_runs(self.profile, replications=count, **kind.settings, **settings)
+            for kind, count in zip(kinds, counts, strict=True)
         ]
         simulated = [_simulated(self.profile, replications, settings) for replications in runs]
         weights = [kind.share for kind in kinds]
@@ -161,23 +152,17 @@ class SimulationModel(Model):
 
     @property
     def conditions(self) -> list[Measurement]:
-        """See `Model`."""
         return on_profiled_links(self.measured, self.profile)
 
     def machines_of(self, point: Measurement) -> Scenario:
-        """See `Model`."""
         profiled = self.profile.cluster.parameter_servers
         servers = None if point.parameter_servers == profiled else point.parameter_servers
         return replace(Model.machines_of(self, point), parameter_servers=servers)
 
     def is_here(self, point: Measurement) -> bool:
-        """See `Model`."""
-        cluster = self.profile.cluster
-        profiled = {
-            "bandwidth": cluster.bandwidth, "parameter_servers": cluster.parameter_servers, "accelerator_speed": 1.0,
-        }  # fmt: skip
-        unchanged = [name for name, value in profiled.items() if getattr(self.scenario, name) == value]
-        return self.machines_of(point) == replace(self.scenario, **dict.fromkeys(unchanged, None))
+        here = self.profile.cluster
+        own = {"bandwidth": here.bandwidth, "parameter_servers": here.parameter_servers, "accelerator_speed": 1.0}
+        return self.machines_of(point) == self.scenario.relative_to(own)
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """The simulation of the likeliest network, without the cost of tracing that one worker's throughput shows."""
@@ -290,8 +275,7 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 
 def on_links(scenario: Scenario, profile: Profile) -> Scenario:
     """The scenario with the bandwidth that other traffic leaves, None where it is the profile's."""
-    nominal = nominal_bandwidth(profile)
-    link = scenario.link_bandwidth(nominal)
+    link = scenario.link_bandwidth(nominal := nominal_bandwidth(profile))
     return replace(scenario, bandwidth=None if link == nominal else link, other_traffic=None)
 
 
@@ -305,28 +289,16 @@ def trace_curve(
     **settings: Any,
 ) -> ThroughputCurve:
     """Predict throughput by simulating the recorded operations; settings are those of `trace_runs`."""
-    return _model(profile, measured, settings).throughput(workers, confidence=confidence, seed=seed)
-
-
-def trace_throughput(
-    profile: Profile,
-    *,
-    workers: int | Iterable[int] = range(1, 33),
-    confidence: float = 0.9,
-    seed: int = 0,
-    **settings: Any,
-) -> np.ndarray:
-    """Throughput, lower and upper, shape (n, 3), without measurements; settings are those of `trace_runs`."""
-    require_share(confidence, "confidence", open_ended=True)
-    _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
-    _, lower, upper = prediction.interval(confidence)
-    return np.array([np.exp(prediction.mean[:, 0]), lower, upper]).T
-
-
-def _model(profile: Profile, measured: Sequence[Measurement], settings: dict[str, Any]) -> SimulationModel:
     changes = {name: settings.pop(name) for name in SimulationModel.changes if settings.get(name) is not None}
     waiting = Synchronization.read(settings.pop("synchronization", None))
-    return SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
+    model = SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
+    return model.throughput(workers, confidence=confidence, seed=seed)
+
+
+def trace_throughput(profile: Profile, **asked: Any) -> np.ndarray:
+    """Throughput, lower and upper, shape (n, 3), of `trace_curve`."""
+    curve = trace_curve(profile, **asked)
+    return np.array([curve.steps_per_second, curve.lower, curve.upper]).T
 
 
 def _simulated(
@@ -354,8 +326,7 @@ def _bottleneck_alternatives(
     At worst all workers share the observed rate; at best each has the rate of the best step, until the nominal
     bandwidth, if it is known, is used up.
     """
-    directions = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
-    mean_rates = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in directions]
+    mean_rates = [float(size.sum() / seconds.sum()) for size, seconds in zip(*transfers(profile), strict=True)]
     slowest, fastest = LinkRates(*map(LinkRate, mean_rates)), LinkRates(*map(LinkRate, best))
     runs = trace_runs(profile, replications=2, links=slowest, **settings)
     single = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
@@ -368,7 +339,7 @@ def _bottleneck_alternatives(
 def _link_bound(profile: Profile, bandwidth: float | None, servers: int) -> float:
     """Steps per second that the servers' links carry at most: B over the bytes of a step; inf where unknown."""
     bandwidth = bandwidth or nominal_bandwidth(profile)
-    size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
+    size = transfers(profile)[0].mean(axis=1).max()
     return math.inf if bandwidth is None or not size > 0 else float(servers * bandwidth / size)
 
 
