@@ -85,7 +85,8 @@ def compare_command(
     settings = {"strategies": strategies, "target": options.pop("target_loss"), "convergence": law}
     settings["progress"] = ask.watched()
     results = [compare(data, workers=n, **settings, **ask.specified(options, n)) for n in workers]
-    shown, document = list[Result](results), {"comparisons": [result.to_dict() for result in results]}
+    document: dict[str, Any] = {"comparisons": [result.to_dict() for result in results]}
+    shown = list[Result](results)
     if deadline is not None or (len(results) > 1 and price is not None):
         plan = plan_strategies(results, deadline=deadline, price_per_node_hour=price, chance=chance or 0.5)
         shown.append(plan)

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -268,10 +268,9 @@ class ThroughputCurve(Breakdown, Basis, Result):
         columns |= {f"{unit}_per_second": self.steps_per_second * amount for unit, amount in self.work.items()}
         columns |= {"speedup": self.speedup, "efficiency": self.efficiency}
         if self.measured:
-            measured = dict(self.measured)
-            counted_in = zip(self.workers.tolist(), per.tolist(), strict=True)
-            found = [measured[n] / steps if n in measured else None for n, steps in counted_in]
-            columns["measured"] = np.array(found, dtype=object)
+            steps = dict(zip(self.workers.tolist(), per.tolist(), strict=True))
+            measured = {n: x / steps[n] for n, x in self.measured if n in steps}
+            columns["measured"] = np.array([measured.get(n) for n in steps], dtype=object)
         utilization = zip(self.stations, self.utilization.T, strict=True)
         return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
 
@@ -303,14 +302,9 @@ class ThroughputCurve(Breakdown, Basis, Result):
             "method": self.method,
             "workers": self.workers.tolist(),
             **{name: values.tolist() for name, values in rates.items()},
-            **{
-                name: {station: values[:, k].tolist() for k, station in enumerate(self.stations)}
-                for name in ("utilization", "residence_time") for values in [getattr(self, name)]
-            },
-            **{
-                name: [finite(value) for value in getattr(self, name).tolist()]
-                for name in ("think_time", "bound_lower", "bound_upper", "steps_per_round")
-            },
+            "utilization": dict(zip(self.stations, self.utilization.T.tolist(), strict=True)),
+            "residence_time": dict(zip(self.stations, self.residence_time.T.tolist(), strict=True)),
+            **{name: [*map(finite, getattr(self, name).tolist())] for name in LISTS},
             **{name: getattr(self, name) for name in PLAIN},
             **{name: getattr(self, name) or None for name in ("bottleneck", "unit", "sequence_length")},
             "batch_size": self.batch_size if self.unit else None,
@@ -336,8 +330,8 @@ class ThroughputCurve(Breakdown, Basis, Result):
             found |= {"unit": found.get("unit", ""), "stations": [*found["utilization"]]}
             curve = msgspec.convert(found, cls, dec_hook=array)
             n = len(require_workers(curve.workers.tolist()))
-            lengths = [len(x) for f in fields(cls) if isinstance(x := getattr(curve, f.name), np.ndarray)]
-            if {*lengths[:4]} != {n} or not {*lengths} <= {0, n}:
+            lengths = {len(x) for x in vars(curve).values() if isinstance(x, np.ndarray)}
+            if {*map(len, (curve.steps_per_second, curve.lower, curve.upper))} != {n} or not lengths <= {0, n}:
                 raise ValueError(f"lists must be of one length, that of workers ({n})")
         except (ValueError, TypeError, KeyError, AttributeError, QueueModelError) as error:
             raise DataError(f"{where}: not a curve: {one_line(error)}") from None
@@ -427,8 +421,9 @@ class ThroughputCurve(Breakdown, Basis, Result):
         """Contradictions, assumptions, a run that would narrow the interval; then the method."""
         told = self.assumption.removeprefix("assuming ").removesuffix(" is assumed")
         assumption = Note(f"assumed: {told}" if told else "", "assumed")
-        method = Note(f"method: {self.method}" if self.method else "")
-        return ranked([assumption, method, Note(self._profiled), *self.remarks, Note(self._narrowing, "narrow")])
+        method, most = Note(f"method: {self.method}" if self.method else ""), self.profiled_workers
+        known = Note(f"profiled up to {''.join(self._sized(most))}" if most else "not measured on such machines")
+        return ranked([assumption, method, known, *self.remarks, Note(self._narrowing, "narrow")])
 
     @property
     def note(self) -> str:
@@ -443,12 +438,8 @@ class ThroughputCurve(Breakdown, Basis, Result):
         following = next_measurement(self)
         return f"to narrow it: measure {following.run} for a minute" if following.workers else ""
 
-    @property
-    def _profiled(self) -> str:
-        most = self.profiled_workers
-        return f"profiled up to {''.join(self._sized(most))}" if most else "not measured on such machines"
 
-
+LISTS = ("think_time", "bound_lower", "bound_upper", "steps_per_round")
 #: What a saved curve has as it is.
 PLAIN = ("confidence", "parameter_servers", "profiled_workers", "single", "base_workers", "workers_per_node",
          "dataset_size", "stations", "measured", "assumption", "synchronous")  # fmt: skip

@@ -99,9 +99,8 @@ def plot_throughput(
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
     per, name = rate_axis(curve)
     options = {"label": label, "log": log, "ideal": ideal, "measured": measured}
-    first, log = _draw(ax, curve, per, name, options, style)
     points = [(n, *(x / per for x in values)) for n, *values in points]
-    _measured(ax, curve, points)
+    first, log = _draw(ax, curve, per, name, points, options, style)
     if log:
         ax.set_yscale("log", base=2)
     else:
@@ -189,8 +188,8 @@ def plot_efficiency(
     lower, upper = (unit * curve._efficiency_of(end) for end in (curve.lower, curve.upper))
     over = f" over {curve.base}" if curve.base else ""
     drawn = replace(curve, lower=lower, upper=upper)
-    first, log = _draw(ax, drawn, unit, f"efficiency{over} (%)", {"label": label, "log": log}, style)
-    _measured(ax, curve, [(n, x / (n * curve.single)) for n, x in curve.measured])
+    points = [(n, x / (n * curve.single)) for n, x in curve.measured]
+    first, log = _draw(ax, drawn, unit, f"efficiency{over} (%)", points, {"label": label, "log": log}, style)
     ax.set_ylim(0, 1.1)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
     _finish(ax, curve, first=first, log=log)
@@ -264,10 +263,10 @@ def _line(
 
 
 def _draw(
-    ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, rate: str, options: dict[str, Any],
-    style: dict[str, Any],
+    ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, rate: str, points: Sequence[Sequence[float]],
+    options: dict[str, Any], style: dict[str, Any],
 ) -> tuple[bool, bool]:  # fmt: skip
-    """The model's line and band, the bounds and the profiled range, all divided by ``unit``; returns as `_line`."""
+    """The model's line and band, bounds and the profiled range, in ``unit``, and measured points; as `_line`."""
     size, each = size_axis(curve)
     N, ends = curve.workers / each, [x / unit for x in (curve.steps_per_second, curve.lower, curve.upper)]
     first, log = _line(ax, N, ends, (rate, size), curve.confidence, options, style)
@@ -278,6 +277,7 @@ def _draw(
     if first and curve.profiled_workers >= 1:
         start, end = (N[0] / EDGE if log else 0), curve.profiled_workers / each + (0 if log else 0.5)
         ax.axvspan(start, max(start, end), color=PROFILED, linewidth=0, zorder=0, label="profiled")
+    measured_points(ax, [(n / each, *values) for n, *values in points], "" if first else _curves(ax)[-1].get_color())
     return first, log
 
 
@@ -296,11 +296,6 @@ def size_axis(curve: ThroughputCurve) -> tuple[str, int]:
         return f"nodes of {curve.workers_per_node} GPUs", curve.workers_per_node
     servers = curve.parameter_servers
     return "workers" if servers < 2 else f"workers (with {servers} parameter servers)", 1
-
-
-def _measured(ax: Axes, curve: ThroughputCurve, points: Sequence[Sequence[float]]) -> None:
-    color = _curves(ax)[-1].get_color() if len(_curves(ax)) > 1 else ""
-    measured_points(ax, [(n / size_axis(curve)[1], *values) for n, *values in points], color)
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:

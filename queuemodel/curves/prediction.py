@@ -32,6 +32,8 @@ NOISE_SCALES = {1.0: 0.985, 2.0: 0.01, 4.0: 0.004, 10.0: 0.001}
 OUTLIER_ERROR, MIN_WITH_OUTLIERS = 1.0, 3
 #: Samples that quantiles are taken of; draws that at least count after conditioning, or else likelihoods are flattened.
 SAMPLES, MIN_EFFECTIVE_DRAWS = 4000, 100
+#: Fields of a prediction by place.
+PLACED = ("workers", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2
 #: Student's quantile (4 degrees of freedom) over the normal one at 95 %: 90 % intervals are those of the learnt errors.
 STUDENT_RATIO = 2.131847 / 1.644854
@@ -75,21 +77,16 @@ class Prediction:
 
     def at(self, places: np.ndarray) -> Prediction:
         """Of some places only."""
-        size = len(self.workers)
         rows: dict[str, Any] = {
-            name: np.broadcast_to(value, (size, *value.shape[1:]))[places]
-            for name in ("workers", "machines", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
-            for value in [getattr(self, name)]
-        }
+            name: np.broadcast_to(value, (len(self.workers), *value.shape[1:]))[places]
+            for name in ("machines", *PLACED) for value in [getattr(self, name)]
+        }  # fmt: skip
         return replace(self, **rows)
 
     def joined(self, other: Prediction) -> Prediction:
         """With the places of another one, of the same kinds of network on other machines."""
         here, there = (one.at(np.arange(len(one.workers))) for one in (self, other))
-        rows: dict[str, Any] = {
-            name: np.concatenate([getattr(here, name), getattr(there, name)])
-            for name in ("workers", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
-        }
+        rows: dict[str, Any] = {n: np.concatenate([getattr(here, n), getattr(there, n)]) for n in PLACED}
         machines = np.concatenate([here.machines, there.machines + here.machines.max() + 1])
         return replace(here, machines=machines, **rows)
 

@@ -21,24 +21,15 @@ ThroughputCurve = Any
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratio(Result):
-    """Examples per second of one curve over those of another (arrays have shape (n,)); ``curve / other`` gives it.
+    """Examples per second of one curve over those of another (arrays have shape (n,)); ``curve / other`` gives it."""
 
-    Attributes
-    ----------
-    workers : ndarray of int
-        Those of both curves.
-    value, lower, upper : ndarray
-        The ratio, and its interval with probability ``confidence``, without the noise of measuring.
-    common : bool
-        Whether both curves are of one fit: then the interval is that of their common draws. Else their errors are
-        taken as independent, which makes it wider (approximate).
-    """
-
-    workers: np.ndarray
-    value: np.ndarray
+    workers: np.ndarray  # Those of both curves
+    value: np.ndarray  # The ratio, and in lower and upper its interval, without the noise of measuring
     lower: np.ndarray
     upper: np.ndarray
-    confidence: float
+    confidence: float  # Probability of the interval
+    #: Whether both curves are of one fit: then the interval is that of their common draws. Else their errors are taken
+    #: as independent, which makes it wider (approximate)
     common: bool
     _digits, _index = 3, "workers"
 
@@ -54,8 +45,7 @@ class Ratio(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per number of workers."""
-        columns = {"workers": self.workers, "ratio": self.value, "lower": self.lower, "upper": self.upper}
-        return rows_of(columns)
+        return rows_of({"workers": self.workers, "ratio": self.value, "lower": self.lower, "upper": self.upper})
 
     def answer(self) -> str:
         """The ratio on the most workers."""

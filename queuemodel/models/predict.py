@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -219,9 +219,12 @@ def predict(
     >>> predict(rows, batch_size=32, workers=[8, 64])[64]
     3.64 iterations/s (3.08 to 4.09), 90 % interval
     """
-    counts = require_workers(workers).tolist()
+    counts, kinds = require_workers(workers).tolist(), list[ModelKind]([closed_network])
     data, question, measured = _question_of("predict", data, scenario, throughputs, seed, fields)
-    kind = kind_of_model(data, question, _kinds_by(method))
+    if isinstance(method, str):
+        require_choice(method, "predict: method", METHODS)
+        kinds = [kind for kind in MODELS if method in ("auto", kind.METHOD)]
+    kind = kind_of_model(data, question, kinds)
     if kind.METHOD:  # workers on parameter servers
         question.synchronization.require_workers(counts[0])
     if kind is not simulation and (name := next(iter(question.of(of_group("simulation"))), "")):
@@ -232,14 +235,6 @@ def predict(
     if isinstance(model, ClosedNetworkModel) and not isinstance(method, str):
         model = replace(model, solver=method)
     return model.throughput(counts, confidence=confidence, seed=seed)
-
-
-def _kinds_by(method: str | Solver) -> Sequence[ModelKind]:
-    """Kinds of model with this method: all, or one."""
-    if not isinstance(method, str):
-        return [closed_network]
-    require_choice(method, "predict: method", METHODS)
-    return [kind for kind in MODELS if method in ("auto", kind.METHOD)]
 
 
 def simulate(
@@ -397,7 +392,8 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     are solved as a closed network, if that covers the strategy, unless ``method`` specifies otherwise. An assumed
     strategy of throughputs is a warning.
     """
-    known = {name: partial(kind, what=name) for name, kind in FIELD_KINDS.items()} | {"method": str, "seed": count_in}
+    known: dict[str, Callable[[str], Any]] = {name: partial(kind, what=name) for name, kind in FIELD_KINDS.items()}
+    known |= {"method": str, "seed": count_in}
     if unknown := next((name for name in settings if name not in known), ""):
         raise ModelError(f"{unknown} is not a setting of a prediction; specify some of {', '.join(known)}")
     fields = {name: known[name](text) for name, text in settings.items()}

@@ -77,7 +77,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     shard_bytes: list[int] = []  # Parameter bytes on each server, in order; empty when not known
 
     def __post_init__(self) -> None:
-        sizes = {"batch_size": (1, MOST_EXAMPLES), "dataset_size": (1, MOST_EXAMPLES)}
-        require_counts(self, **sizes, parameter_bytes=(0, MOST_BYTES), tensors=(0, 10**9))
+        require_counts(
+            self, batch_size=(1, MOST_EXAMPLES), parameter_bytes=(0, MOST_BYTES), tensors=(0, 10**9),
+            dataset_size=(1, MOST_EXAMPLES),
+        )  # fmt: skip
         for size in self.shard_bytes:
             require_count(size, "shard_bytes", least=0, most=MOST_BYTES, error=DataError)

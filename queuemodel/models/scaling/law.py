@@ -126,7 +126,8 @@ def synchronous(v: Values, x: Sizes, compute: np.ndarray, strategy: str = "all-r
 def passes(v: Values, x: Sizes, compute: np.ndarray, strategy: str) -> list[tuple[np.ndarray, Sent]]:
     """Computation and transfers (B, n), before the first gradient and after."""
     n, k, g = x.placements.T
-    c = compute * (1.0 + v["straggling"] * _max_normal(n))[:, x.placement]  # C (1 + s E_n): the slowest of n
+    E = np.array([_max_normal(int(size)) for size in n])
+    c = compute * (1.0 + v["straggling"] * E)[:, x.placement]  # C (1 + s E_n): the slowest of n
     sent = TRANSFERS.get(strategy, all_reduce)(v, n, k, g)
     shares = v["forward share"], 1.0 - v["forward share"]
     return [(f * c, m[:, x.placement] if isinstance(m, np.ndarray) else m) for f, m in zip(shares, sent, strict=True)]
@@ -150,12 +151,8 @@ def server_load(v: Values, x: Sizes) -> np.ndarray:
     return np.asarray(v["demand"] * x.server_share * x.workers ** v["growth"])  # D n^p
 
 
-def _max_normal(n: np.ndarray) -> np.ndarray:
-    return np.array([_max_normal_of(int(size)) for size in n])
-
-
 @cache
-def _max_normal_of(n: int) -> float:
+def _max_normal(n: int) -> float:
     """E_n, the mean of the largest of n standard normal numbers."""
     from scipy.special import ndtri
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -32,21 +32,15 @@ from ..closed_network.calibration import contradicted, fit_network, untraced_thr
 from ..closed_network.demands import Servers
 from ..closed_network.fit import fit_steps, servers_of, step_remarks, tensor_bytes_of
 from ..closed_network.model import ClosedNetworkModel
-from ..errors import correlation_per_doubling, own_error, profiled_error
+from ..errors import correlation_per_doubling, model_error, own_error, profiled_error, waiting_error
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, strategy_of
-from .errors import (
-    MIN_NOISE,
-    sampled_share,
-    sampling_error,
-    simulation_error,
-    throughput,
-    untraced_share,
-    window_spread,
-)
 
 METHOD, NEEDS = "trace", "a profile with recorded operations; import one from traces"
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["model"]
 #: Where one worker does not fill its link: probability that its cause is another than the simulated one (assumed).
-UNFILLED_SHARE = constants(__package__)["model"]["unfilled_share"]
+UNFILLED_SHARE = _NUMBERS["unfilled_share"]
+MIN_NOISE, WINDOW, WINDOW_STEPS = _NUMBERS["least_noise"], _NUMBERS["window"], _NUMBERS["window_steps"]
 #: What-ifs that the closed network covers too.
 WHAT_IFS = ("bandwidth", "other_traffic", "parameter_servers", "accelerator_speed")
 
@@ -170,14 +164,17 @@ class SimulationModel(Model):
         kinds, runs, prediction = self.sampled(workers, seed=seed)
         overhead, untraced = 1.0, untraced_throughput(self.conditions, self.profile.cluster.parameter_servers)
         if untraced is not None:
-            single = trace_runs(self.profile, workers=1, seed=seed, **self._as_profiled)[0]
-            overhead = throughput(single) / untraced  # X_traced(1) / X(1)
-            share = untraced_share(prediction.mean[:, 0], workers, kinds[0])
-            prediction = replace(prediction, mean=prediction.mean - np.log(overhead) * share[:, None])
+            changed = (*WHAT_IFS, "worker_speeds")
+            as_profiled = {name: value for name, value in self.run_settings.items() if name not in changed}
+            single = trace_runs(self.profile, workers=1, seed=seed, **as_profiled)[0]
+            overhead, X = throughput(single) / untraced, prediction.mean[:, :1]  # X_traced(1) / X(1), log X(n)
+            # tracing slows machines, not links, X(n) / (n X(1)) of the step; on loopback, without links, everything
+            share = 1.0 if kinds[0].name == "loopback" else np.minimum(1.0, np.exp(X - X[0]) / workers[:, None])
+            prediction = replace(prediction, mean=prediction.mean - np.log(overhead) * share)
         same_machines = changes.bandwidth is None and changes.accelerator_speed in (None, 1.0)
         here = servers.count, None
         measured = [p for p in self.conditions if same_machines and (p.parameter_servers, p.bandwidth) == here]
-        as_profiled = same_machines and servers == servers_of(self.profile, "links")
+        traced = self.profile.cluster.workers if same_machines and servers == servers_of(self.profile, "links") else 0
         how = filter(None, (runs[-1][0].settings["transfer_order"], waiting.name, kinds[0].name))
         return Outcome(
             workers=workers,
@@ -189,7 +186,7 @@ class SimulationModel(Model):
             method=f"trace-driven simulation ({', '.join(how)})",
             remarks=(Note(self.doubts, "doubt"), *step_remarks(self.profile), kinds[0].note),
             parameter_servers=servers.count,
-            profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in measured)]),
+            profiled_workers=max([traced, *(p.workers for p in measured)]),
             measured=tuple((p.workers, p.steps_per_second) for p in measured),
             synchronous=waiting.synchronous,
             steps_per_round=waiting.steps_per_round(workers),
@@ -238,11 +235,6 @@ class SimulationModel(Model):
             return ""
         steps = fit_steps(self.profile, form="links", seed=0)
         return contradicted(self.conditions, steps, link_not_filled=best_rates(self.profile) is not None)
-
-    @property
-    def _as_profiled(self) -> dict[str, Any]:
-        """Arguments of `trace_runs` for the profiled machines."""
-        return {name: value for name, value in self.run_settings.items() if name not in (*WHAT_IFS, "worker_speeds")}
 
     def caption(self) -> str:
         """Which job, on how many servers."""
@@ -368,3 +360,55 @@ def busy_bounds(
         if free:  # sum_i 1 / (1 / X_i(1) + (n - 1) D)
             lower[i] = (1.0 / (np.maximum(1 / s, 1.0) / single + (n - 1) * D[i].sum())).sum()
     return np.minimum(lower, X), np.maximum(upper, X)
+
+
+def simulation_error(
+    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any]
+) -> np.ndarray:
+    """Relative standard error of the simulation itself, with such settings, at the runs' numbers of workers (n,)."""
+    workers = np.array([replications[0].workers for replications in runs])
+    X = np.array([throughput(replications) for replications in runs])
+    links = [[[u for name, u in run.utilization.items() if name != "compute"] for run in group] for group in runs]
+    D_max = np.array([max(np.mean(group, axis=0)) for group in links]) / X  # utilization law
+    single = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
+    # n / N* = n X(1) D_max
+    error = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * single * D_max))
+    return np.hypot(error, waiting_error() * Synchronization.read(settings.get("synchronization")).partial(workers))
+
+
+def throughput(runs: Sequence[SimulatedRun]) -> float:
+    """Steps per second, the mean of replications."""
+    return float(np.mean([run.throughput for run in runs]))
+
+
+def sampling_error(profile: Profile) -> float:
+    """Relative standard error of the mean of the recorded steps; 0 of one, which shows none."""
+    times = profile.values("step_time")
+    return float(times.std(ddof=1) / times.mean() / len(times) ** 0.5) if len(times) > 1 else 0.0
+
+
+def sampled_share(profile: Profile, runs: Sequence[SimulatedRun]) -> float:
+    """Share of the steps' sampling error that the throughput has: 1 of one worker, little once a link limits it."""
+    return min(1.0, throughput(runs) * float(profile.values("step_time").mean()) / runs[0].workers)  # X / (n X(1))
+
+
+def window_spread(runs: Sequence[SimulatedRun]) -> float:
+    """Relative standard deviation of the throughput of one measurement's window, in the steady state.
+
+    Windows of a run differ as its phases wander, runs as they begin, where phases hardly wander, and as links are
+    shared: an analysis of variance adds what both show (Searle, Casella and McCulloch, 1992).
+    """
+    mean, workers = throughput(runs), runs[0].workers
+    measured = max(WINDOW, WINDOW_STEPS * workers / mean)
+    seconds = min(measured, min(run.duration - run.warmup for run in runs) / 2)
+    squares, windows = 0.0, 0
+    for run in runs:
+        steps = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
+        edges = np.arange(run.warmup, run.duration + 1e-9, seconds)
+        counts = np.diff(np.interp(edges, run.times, steps))
+        squares += float(((counts / counts.mean() - 1.0) ** 2).sum())
+        windows += len(counts)
+    within = squares / (windows - len(runs)) * seconds / measured  # a longer window's variance is as much smaller
+    between = float(np.var([run.throughput for run in runs], ddof=1)) / mean**2 if len(runs) > 1 else 0.0
+    # var(between) holds within / m of m windows a run: between + (1 - 1 / m) within
+    return float(np.sqrt(max(between + (1.0 - len(runs) / windows) * within, within)))
