@@ -35,7 +35,7 @@ MOST_CURVE_WORKERS = 10_000
 FORMAT, FORMAT_VERSION = "queuemodel-curve", 1
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Breakdown:
     """Times of a step by station at n numbers of workers, and the asymptotes; see `ThroughputCurve`."""
 
@@ -49,7 +49,7 @@ class Breakdown:
     bottleneck: str = ""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Basis:
     """What a prediction is of, and what it rests on; see `ThroughputCurve`."""
 
@@ -351,7 +351,7 @@ class ThroughputCurve(Breakdown, Basis, Result):
         progress: bool = False,
         **questions: Unpack[Shown],
     ) -> str:
-        """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
+        """The text of one self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
         The page holds the curves of all combinations of what-ifs, which are computed here, within 1 %. A simulated
         curve takes too long for that: its page answers questions of time and cost alone, unless ``what_ifs`` are given.
@@ -373,11 +373,6 @@ class ThroughputCurve(Breakdown, Basis, Result):
             Initial values: ``workers``, ``epochs`` (or ``steps``, ``examples``, ``tokens``), ``dataset_size``,
             ``deadline``, ``price_per_node_hour``, ``currency``, ``budget`` and ``min_efficiency``, as of `plan`.
 
-        Returns
-        -------
-        str
-            The page.
-
         Raises
         ------
         ModelError
@@ -394,7 +389,7 @@ class ThroughputCurve(Breakdown, Basis, Result):
         True
         """
         solved = self if what_ifs is None else what_ifs
-        data = curve_data(self, solved, profile=profile, name=name, questions=questions, progress=progress)
+        data = curve_data(self, solved, questions, profile=profile, name=name, progress=progress)
         return report_page("curve", data, path=path)
 
     def _shown_rows(self) -> list[dict[str, Any]]:

@@ -75,10 +75,6 @@ def plot_throughput(
     **style
         Passed to `Axes.plot` for the model's line.
 
-    Returns
-    -------
-    Axes
-
     Raises
     ------
     ModelError

@@ -59,16 +59,13 @@ def timeline(profile: Profile) -> dict[str, Any] | None:
 
 def _of_step(step: Step) -> dict[str, Any]:
     longest = sorted(step.operations, key=lambda one: one.start - one.end)[:MOST_SPANS]
-    spans = [
-        span for lane, kind in enumerate(PAGE_LANES) for span in _lane(lane, [o for o in longest if o.kind == kind])
-    ]
+    lanes = [_lane(lane, [o for o in longest if o.kind == kind]) for lane, kind in enumerate(PAGE_LANES)]
+    spans, places = [*itertools.chain(*lanes)], [*PAGE_LANES.values()]
     note = "A transfer is light since its request, dark since the transfer before it on its link has arrived."
     if len(spans) < len(step.operations):
         note += f" The {MOST_SPANS} longest of {len(step.operations)} operations."
-    lanes = list(PAGE_LANES.values())
-    return {
-        "what": "step", "seconds": step.step_time, "lanes": lanes, "places": lanes, "spans": spans, "note": note,
-    }  # fmt: skip
+    about = {"what": "step", "seconds": step.step_time, "lanes": places, "places": places}
+    return about | {"spans": spans, "note": note}
 
 
 def _lane(lane: int, operations: Sequence[Operation]) -> list[list[Any]]:
@@ -88,24 +85,14 @@ def _of_round(one: Round) -> dict[str, Any]:
         [1, f"bucket {number}", bucket.ready, max(bucket.begin, bucket.ready), bucket.end, bucket.bytes]
         for number, bucket in enumerate(one.buckets[:MOST_SPANS])
     ]
-    return {
-        "what": f"round of {one.ranks} ranks",
-        "seconds": one.round_time,
-        "lanes": ["computation", "all-reduce"],
-        "places": ["worker", "network"],
-        "spans": computed + reduced,
-        "note": f"As rank {one.rank} recorded it: buckets are light once ready, dark while they are reduced.",
-    }
+    note = f"As rank {one.rank} recorded it: buckets are light once ready, dark while they are reduced."
+    lanes = {"lanes": ["computation", "all-reduce"], "places": ["worker", "network"]}
+    about = {"what": f"round of {one.ranks} ranks", "seconds": one.round_time, "note": note}
+    return about | lanes | {"spans": computed + reduced}
 
 
 def curve_data(
-    curve: Curve,
-    solved: Curve,
-    *,
-    profile: Profile | None,
-    name: str,
-    questions: Mapping[str, Any],
-    progress: bool = False,
+    curve: Curve, solved: Curve, questions: Mapping[str, Any], *, profile: Profile | None, name: str, progress: bool
 ) -> dict[str, Any]:
     """Plain values of everything that the page of a curve shows, with the what-ifs of a ``solved`` one.
 

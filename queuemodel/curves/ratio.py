@@ -62,13 +62,7 @@ class Ratio(Result):
 
 
 def ratio_of(curve: ThroughputCurve, other: ThroughputCurve) -> Ratio:
-    """The ratio of two curves where both have numbers of workers.
-
-    Raises
-    ------
-    ModelError
-        For curves that count different work, or have other confidences or no number of workers in common.
-    """
+    """The ratio of two curves where both have numbers of workers, of the same work and confidence (`ModelError`)."""
     for name in ("unit", "confidence"):
         if (one := getattr(curve, name)) != (two := getattr(other, name)):
             raise ModelError(f"ratio: curves must have the same {name}, got {one!r} and {two!r}")

@@ -128,15 +128,10 @@ class Model(Result):
         """Refuse a scenario that the data do not answer."""
 
     def what_if(self, **changes: Unpack[Changes]) -> Self:
-        """The same job on other machines, or with another strategy.
+        """The same fit of the same job on other machines, or with another strategy.
 
         Changes are fields of `Scenario`, relative to the data; their order does not matter. A field that changes again
         is replaced; accelerator speeds multiply.
-
-        Returns
-        -------
-        Model
-            Of the same kind, and the same fit.
 
         Raises
         ------

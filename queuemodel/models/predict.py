@@ -144,13 +144,7 @@ def _question_of(
 
 
 def kind_of_model(data: Data, question: Scenario, kinds: Sequence[ModelKind] = MODELS) -> ModelKind:
-    """The first kind of model that has an answer.
-
-    Raises
-    ------
-    ModelError
-        The first reason why none has, and another method that has one.
-    """
+    """The first kind of model that has an answer; else a `ModelError` has the first reason, and another method."""
     reasons = [kind.refuses(data, question) for kind in kinds]
     if "" in reasons:
         return kinds[reasons.index("")]
@@ -289,27 +283,19 @@ def simulate(
         model = cast(RoundModel, fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
     require_count(workers, "simulate: workers")
-    settings |= _operation_settings(profile, question, workers)
-    return simulate_operations(
-        question.on(profile)[0], workers=workers, steps=steps, seed=seed, confidence=confidence, progress=progress,
-        synchronization=question.synchronization, **settings,
-    )  # fmt: skip
-
-
-def _operation_settings(profile: Profile, question: Scenario, workers: int) -> dict[str, Any]:
-    """A question as settings of `simulate_operations`."""
     question.synchronization.require_workers(workers)
     profile, question = question.on(profile)
     supported = (*of_group("job"), *SimulationModel.changes)
     if unsupported := [name for name in question.specified if name not in supported]:
         raise ModelError(f"simulate: {unsupported[0]} does not apply to a simulation of operations; use `predict`")
-    speeds = question.of(("worker_speeds", "accelerator_speed"))
-    changes = on_links(question, profile).of(SimulationModel.changes)
-    settings = {name: value for name, value in changes.items() if name not in speeds}
-    if speeds:  # a slowdown is the inverse of a speed
-        slower = slowdowns(workers, question.worker_speeds, question.accelerator_speed or 1.0)
-        settings["slowdown"] = slower[:workers]
-    return settings
+    settings |= on_links(question, profile).of(SimulationModel.changes)
+    each, every = (settings.pop(name, None) for name in ("worker_speeds", "accelerator_speed"))
+    if each or every:  # a slowdown is the inverse of a speed
+        settings["slowdown"] = slowdowns(workers, each, every or 1.0)[:workers]
+    return simulate_operations(
+        profile, workers=workers, steps=steps, seed=seed, confidence=confidence, progress=progress,
+        synchronization=question.synchronization, **settings,
+    )  # fmt: skip
 
 
 def require_answerable(data: Data, question: Scenario) -> str:

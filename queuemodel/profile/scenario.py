@@ -146,9 +146,10 @@ def _ask(
     return field(default=None, metadata={"group": group, "kind": kind, "effect": effect, **about})
 
 
-_job, _table, _machine, _round, _sharded, _simulated, _network = (
-    partial(_ask, group) for group in ("job", "throughputs", "machines", "rounds", "sharded", "simulation", "network")
+_table, _machine, _round, _sharded, _network = (
+    partial(_ask, group) for group in ("throughputs", "machines", "rounds", "sharded", "network")
 )
+_job, _simulated = partial(_ask, "job", SYNC), partial(_ask, "simulation", SIMULATION)
 
 
 class Changes(TypedDict, total=False):
@@ -200,13 +201,13 @@ class Changes(TypedDict, total=False):
 class Scenario:
     """A question about a job; None is as profiled."""
 
-    strategy: str | None = _job(SYNC + "*", "How workers synchronize.", choice(STRATEGIES, CALLED))
-    k: int | None = _job(SYNC, "k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS))
+    strategy: str | None = _ask("job", SYNC + "*", "How workers synchronize.", choice(STRATEGIES, CALLED))
+    k: int | None = _job("k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS))
     backup_workers: int | None = _job(
-        SYNC, "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
+        "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
     )
     staleness_bound: int | None = _job(
-        SYNC, "bounded-staleness: steps that a worker may be ahead of the slowest.", count(MOST_RESULTS, 0)
+        "bounded-staleness: steps that a worker may be ahead of the slowest.", count(MOST_RESULTS, 0)
     )
     form: str | None = _ask(
         "form", SIMULATION, "Stations of a server: transmit link, receive link and update, or a single one.",
@@ -255,17 +256,13 @@ class Scenario:
     batches_ahead: int | None = _round("Job", "batches that each rank's loader keeps ready; 2 as profiled.", count(100))
     nodes_per_rack: int | None = _round("Network", "nodes per rack; requires --oversubscription.", count(10**6))
     oversubscription: float | None = _round("Network", "bandwidth of a rack's nodes over that of its uplink.", POSITIVE)
-    transfer_order: str | None = _simulated(SIMULATION, "order in which tensors are sent.", choice(TRANSFER_ORDERS))
-    sharding: str | None = _simulated(
-        SIMULATION, "how tensors are assigned to another number of servers.", choice(SHARDINGS)
-    )
-    straggler_probability: float | None = _simulated(
-        SIMULATION, "probability that a computation is slowed down.", SHARE
-    )
-    straggler_slowdown: float | None = _simulated(SIMULATION, "factor of such a slowdown.", POSITIVE)
-    worker_bandwidth: tuple[float, ...] | None = _simulated(
-        "Network", "payload bandwidth of each worker's link; 50Mbit/s*3,20Mbit/s lowers it from the 4th on.",
-        WORKER_LINKS,
+    transfer_order: str | None = _simulated("order in which tensors are sent.", choice(TRANSFER_ORDERS))
+    sharding: str | None = _simulated("how tensors are assigned to another number of servers.", choice(SHARDINGS))
+    straggler_probability: float | None = _simulated("probability that a computation is slowed down.", SHARE)
+    straggler_slowdown: float | None = _simulated("factor of such a slowdown.", POSITIVE)
+    worker_bandwidth: tuple[float, ...] | None = _ask(
+        "simulation", "Network",
+        "payload bandwidth of each worker's link; 50Mbit/s*3,20Mbit/s lowers it from the 4th on.", WORKER_LINKS,
     )  # fmt: skip
     congestion_control: str | None = _network(
         "Network", "TCP congestion control of the nodes.", choice(CONGESTION_CONTROLS), Profile.with_network
@@ -312,15 +309,14 @@ class Scenario:
 
         Traffic that does not give way, as datagrams: the job's connections share the rest.
         """
-        bandwidth, other = self.bandwidth or nominal, self.other_traffic
-        if not other:
-            return self.bandwidth
-        if bandwidth is None:
-            raise ModelError("other_traffic needs the bandwidth of the links; specify bandwidth")
-        left = bandwidth * (1.0 - other) if other < 1.0 else bandwidth - other
-        if left <= 0:
-            raise ModelError(f"other_traffic must be less than the links' {bandwidth:.4g} B/s, got {other:.4g} B/s")
-        return left
+        left, other = self.bandwidth or nominal, self.other_traffic
+        if other:
+            if left is None:
+                raise ModelError("other_traffic needs the bandwidth of the links; specify bandwidth")
+            if other >= left:
+                raise ModelError(f"other_traffic must be less than the links' {left:.4g} B/s, got {other:.4g} B/s")
+            left = left * (1.0 - other) if other < 1.0 else left - other
+        return None if left == nominal else left
 
     def on(self, profile: Profile) -> tuple[Profile, Scenario]:
         """The profile with this scenario's effects, and its other specified values that differ from the machines'."""

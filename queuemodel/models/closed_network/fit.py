@@ -79,10 +79,9 @@ def step_parameters(
         return Parameter(name, float(getattr(demands, field).mean()), "s", standard_error=error, **about)
 
     single = "" if recorded.steps > 1 else "one step only: its spread is assumed"
+    about: dict[str, Any] = {"origin": origin, "note": recorded.note or single}
     rows = [
-        parameter(
-            name, field, origin=origin, identified=bool(getattr(demands, field) > 0), note=recorded.note or single
-        )
+        parameter(name, field, identified=bool(getattr(demands, field) > 0), **about)
         for field, name in DEMAND_NAMES.items()
     ]
     overlap = recorded.compute - float(demands.worker.mean())  # C - Z
@@ -94,12 +93,9 @@ def step_parameters(
     for way, size, link in zip(("down", "up"), recorded.transferred, rows[:2], strict=True):
         if size and link.value > 0:
             rate = size / link.value  # V / D, whose relative error is that of D
-            rows.append(
-                Parameter(
-                    f"effective bandwidth {way}", rate, "B/s", standard_error=rate * link.standard_error / link.value,
-                    origin="derived", note="bytes over busy time, headers and serialization included",
-                )
-            )  # fmt: skip
+            name, error = f"effective bandwidth {way}", rate * link.standard_error / link.value
+            note = "bytes over busy time, headers and serialization included"
+            rows.append(Parameter(name, rate, "B/s", standard_error=error, origin="derived", note=note))
     return rows
 
 
@@ -121,17 +117,15 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         draws = _demands_below_link_rate(profile, means, sizes / best, max_transfer_time)
     desynchronization = _desynchronization(compute - float(mean_demands.worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
-    rule = rule_for(
-        servers=servers.count, unequal=False, desynchronization=desynchronization,
-        bbr_sharing=None if loss_based else bbr_sharing,
-    )  # fmt: skip
+    sharing = None if loss_based else bbr_sharing
+    rule = rule_for(servers=servers.count, desynchronization=desynchronization, bbr_sharing=sharing)
     return Fitted(
         demands=remove_contention(mean_demands, servers, rule, profile.cluster.workers),
         draws=remove_contention(draws, servers, rule, profile.cluster.workers),
         job=profile.job,
         servers=servers,
         desynchronization=desynchronization,
-        bbr_sharing=None if loss_based else bbr_sharing,
+        bbr_sharing=sharing,
         slow_connections=best is not None,
         bbr_sharing_if_bbr=bbr_sharing if control == "unknown" and nominal != math.inf else None,
         recorded=Recorded(
@@ -248,12 +242,7 @@ def remove_contention(contended: Demands, servers: Servers, rule: Rule, workers:
     """Demands of one worker, from the residence times of ``workers`` at once.
 
     The network of these demands has the same residence times with ``workers``, and so the throughput (Newton's method
-    on their logarithms).
-
-    Raises
-    ------
-    FitError
-        When no demands have these residence times.
+    on their logarithms; a `FitError` where no demands have them).
     """
     if workers == 1:
         return contended

@@ -162,9 +162,7 @@ class ClosedNetworkModel(Model):
     @property
     def _bandwidth(self) -> float | None:
         """Bytes per second of each host's link, None where it is the profile's."""
-        recorded = self.fitted.recorded.bandwidth
-        link = self.scenario.link_bandwidth(recorded)  # what other traffic leaves
-        return None if link == recorded else link
+        return self.scenario.link_bandwidth(self.fitted.recorded.bandwidth)  # what other traffic leaves
 
     def apply_scenario(self, demands: Demands, *, concurrent_fetches: int = 1) -> Demands:
         """Demands of the fit, or draws of them, on the machines of the scenario."""
@@ -207,10 +205,8 @@ class ClosedNetworkModel(Model):
             worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
             return Network((*queues, worker), name=self.job.name)
         speeds = self.scenario.worker_speeds or ()
-        think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True))
-        classes = [
-            JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z) for speed, Z in think_time.items()
-        ]
+        think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True)).items()
+        classes = [JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z) for speed, Z in think_time]
         return Network(queues, classes=classes, name=self.job.name)
 
     def _pace(self, populations: np.ndarray) -> Pace:

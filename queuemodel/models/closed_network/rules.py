@@ -99,9 +99,8 @@ class ParallelServers:
                 used = self.bbr_sharing.rates(min_share, Q[..., :2], workers=n, levels=levels)
                 slowness[..., :2] += j / used - j  # BBR: j workers use less than the whole link
             # D U (1 - U), or D U / (2 (n - 1)) under BBR
-            saved = (
-                self.desynchronization * competing * U * (1.0 / (2 * max(n - 1, 1)) if self.bbr_sharing else 1.0 - U)
-            )
+            shorter = 1.0 / (2 * max(n - 1, 1)) if self.bbr_sharing else 1.0 - U
+            saved = self.desynchronization * competing * U * shorter
             p_others = _thinned(p, saved / np.maximum(busiest * Q, NOTHING))
             # arrival theorem: R_n = D (1 + Q_(n-1)), where j at a time take more than j D also that
             phase = busiest * (1.0 + Q + (p_others * (slowness - j)).sum(axis=0)) - saved
@@ -196,19 +195,14 @@ class SlowConnections:
 def rule_for(
     *,
     servers: int,
-    unequal: bool,
+    unequal: bool = False,
     desynchronization: float = 0.0,
     bbr_sharing: BbrSharing | None = None,
     slow_connections: bool = False,
 ) -> Rule:
-    """The rule of a cluster.
+    """The rule of a cluster; a `ModelError` for a combination that no rule covers.
 
     Equal workers alone are ``desynchronization``: cycles of different length drift through all phases.
-
-    Raises
-    ------
-    ModelError
-        For a combination that no rule covers.
     """
     if unequal and servers > 1:
         raise ModelError(

@@ -290,14 +290,9 @@ class ScalingModel(Model):
         rows = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
         for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
             values = draws[name][:, 0] * (self.table.reference if unit else 1.0)
-            error, origin = float(standard_errors(values)), "measured" if measured else "assumed"
-            about: dict[str, Any] = {
-                "standard_error": error,
-                "origin": origin,
-                "identified": bool(measured),
-                "note": note,
-            }
-            rows.append(Parameter(name, float(np.median(values)), "s" if unit else "", **about))
+            value, error = float(np.median(values)), float(standard_errors(values))
+            known: dict[str, Any] = {"origin": "measured" if measured else "assumed", "identified": bool(measured)}
+            rows.append(Parameter(name, value, "s" if unit else "", standard_error=error, note=note, **known))
         return (*rows, knee_parameter(self.knee, self._nodes)) if self.sharded else tuple(rows)
 
     @property
@@ -372,29 +367,13 @@ def fit_scaling(
     seed: int = 0,
     **known: Any,
 ) -> ScalingModel:
-    """Fit how a job's rate depends on workers, nodes and batch size.
+    """Fit how a job's rate depends on workers, nodes and batch size to measurements of one group or more.
 
-    Parameters
-    ----------
-    measured : iterable of Measurement
-        Of one group or more, whatever its size.
-    strategy : {"all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"}
-    sparse_gradients : bool
-        Whether most parameters of a synchronous job are embeddings.
-    gathers : sequence of Gather, or ScalingModel
-        All-gathers measured on the cluster of a sharded job, or the model of another job there.
-    prior : Prior, optional
-        In place of the one learnt from all published jobs.
-    seed : int
-    **known
-        Of asynchronous servers ``bytes`` of the parameters, and of each ``link`` per second. Of sharded jobs number of
-        ``parameters``, of ``layers`` gathered one after the other, and the ``precision`` that a parameter is gathered
-        in; without them, only the measurements tell of gathers.
-
-    Raises
-    ------
-    FitError
-        When nothing was measured.
+    ``sparse_gradients``: most parameters of a synchronous job are embeddings. ``gathers`` are those measured on the
+    cluster of a sharded job, or the model of another job there. ``prior`` is in place of that of all published jobs.
+    ``known`` are, of asynchronous servers, ``bytes`` of the parameters and of each ``link`` per second; of sharded
+    jobs, numbers of ``parameters`` and of ``layers`` gathered one after the other, and the ``precision`` that a
+    parameter is gathered in: without them, only the measurements tell of gathers. Raises `FitError` without any.
     """
     if not (rows := tuple(measured)):
         raise FitError("fit: at least one measurement is needed, got none")

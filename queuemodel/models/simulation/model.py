@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -41,6 +41,7 @@ _NUMBERS = constants(__package__)["model"]
 #: Where one worker does not fill its link: probability that its cause is another than the simulated one (assumed).
 UNFILLED_SHARE = _NUMBERS["unfilled_share"]
 MIN_NOISE, WINDOW, WINDOW_STEPS = _NUMBERS["least_noise"], _NUMBERS["window"], _NUMBERS["window_steps"]
+Runs: TypeAlias = Sequence[Sequence[SimulatedRun]]  # Replications of each number of workers
 #: What-ifs that the closed network covers too.
 WHAT_IFS = ("bandwidth", "other_traffic", "parameter_servers", "accelerator_speed")
 
@@ -99,9 +100,7 @@ class SimulationModel(Model):
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.servers  # refuses more than there are tensors
 
-    def sampled(
-        self, workers: np.ndarray, *, seed: int = 0
-    ) -> tuple[list[Transport], list[list[SimulatedRun]], Prediction]:
+    def sampled(self, workers: np.ndarray, *, seed: int = 0) -> tuple[list[Transport], Runs, Prediction]:
         """Possible kinds of network, runs of the likeliest, and the prediction over all kinds.
 
         Errors are those of a measurement of about a minute: the spread of windows of this length, the error of the mean
@@ -192,9 +191,7 @@ class SimulationModel(Model):
             steps_per_round=waiting.steps_per_round(workers),
         )
 
-    def _breakdown(
-        self, workers: np.ndarray, runs: Sequence[Sequence[SimulatedRun]], overhead: float
-    ) -> Callable[[np.ndarray], Breakdown]:
+    def _breakdown(self, workers: np.ndarray, runs: Runs, overhead: float) -> Callable[[np.ndarray], Breakdown]:
         """Breakdown at a throughput, by simulated demands; ``overhead`` is that of tracing where it slows stations.
 
         It slows those of loopback: links carry as much without tracing.
@@ -267,8 +264,7 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 
 def on_links(scenario: Scenario, profile: Profile) -> Scenario:
     """The scenario with the bandwidth that other traffic leaves, None where it is the profile's."""
-    link = scenario.link_bandwidth(nominal := nominal_bandwidth(profile))
-    return replace(scenario, bandwidth=None if link == nominal else link, other_traffic=None)
+    return replace(scenario, bandwidth=scenario.link_bandwidth(nominal_bandwidth(profile)), other_traffic=None)
 
 
 def trace_curve(
@@ -293,9 +289,7 @@ def trace_throughput(profile: Profile, **asked: Any) -> np.ndarray:
     return np.array([curve.steps_per_second, curve.lower, curve.upper]).T
 
 
-def _simulated(
-    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any]
-) -> tuple[np.ndarray, np.ndarray]:
+def _simulated(profile: Profile, runs: Runs, settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Throughput (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
     X, variances = np.array([throughput(replications) for replications in runs]), []
     for x, replications in zip(X, runs, strict=True):
@@ -305,7 +299,7 @@ def _simulated(
     return X, np.sqrt(np.array(variances) + simulation_error(profile, runs, settings) ** 2)
 
 
-def _window_noise(runs: Sequence[Sequence[SimulatedRun]]) -> np.ndarray:
+def _window_noise(runs: Runs) -> np.ndarray:
     """Relative standard error (n,) of a measurement of a minute."""
     return np.asarray(np.hypot(MIN_NOISE, [window_spread(replications) for replications in runs]))
 
@@ -362,9 +356,7 @@ def busy_bounds(
     return np.minimum(lower, X), np.maximum(upper, X)
 
 
-def simulation_error(
-    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: Mapping[str, Any]
-) -> np.ndarray:
+def simulation_error(profile: Profile, runs: Runs, settings: Mapping[str, Any]) -> np.ndarray:
     """Relative standard error of the simulation itself, with such settings, at the runs' numbers of workers (n,)."""
     workers = np.array([replications[0].workers for replications in runs])
     X = np.array([throughput(replications) for replications in runs])
