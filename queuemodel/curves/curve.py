@@ -27,7 +27,6 @@ from .ratio import Ratio, ratio_of
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.axes import Axes
 
     from ..profile.profile import Profile
 
@@ -139,6 +138,7 @@ class ThroughputCurve(Breakdown, Basis, Result):
     profiled_workers: int = 1
     model: Any = field(default=None, compare=False)
     _digits = 3
+    plot = plot_throughput
 
     @property
     def nodes(self) -> np.ndarray:
@@ -336,10 +336,6 @@ class ThroughputCurve(Breakdown, Basis, Result):
         except (ValueError, TypeError, KeyError, AttributeError, QueueModelError) as error:
             raise DataError(f"{where}: not a curve: {one_line(error)}") from None
         return curve
-
-    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw throughput against workers (`plot_throughput`)."""
-        return plot_throughput(self, ax=ax, **kwargs)
 
     def report(
         self,

@@ -114,13 +114,7 @@ def plot_throughput(
 
 
 def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = None) -> Axes:
-    """Draw several curves of one job, such as what-ifs, each with its band; the keys are their labels.
-
-    Raises
-    ------
-    ModelError
-        When there is no curve.
-    """
+    """Draw several curves of one job, such as what-ifs, each with its band; keys are labels (`ModelError` for none)."""
     if not curves:
         raise ModelError("plot_comparison: at least one curve is needed, got none")
     ax = ax or new_axes((7.6, 4.2))

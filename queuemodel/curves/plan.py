@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from ..base.results import Result, counted, finite, percent
 from .curve import ThroughputCurve
 from .figures import plot_cost
 from .goals import GOALS, LIMITS, QUESTIONS, WORK, Asked, Limit, checked, named
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Units of time, each from twice its length on.
 UNITS = {"days": 86400, "h": 3600, "min": 60, "s": 1}
@@ -101,6 +98,7 @@ class Plan(Result):
     recommendation: str = ""  # the first choice, in words
     remarks: tuple[str, ...] = ()  # why a goal has no answer, and what it would need; answers that end with the curve
     _digits = 3
+    plot = plot_cost
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per choice (times in hours)."""
@@ -119,10 +117,6 @@ class Plan(Result):
             "confidence": self.curve.confidence, "currency": self.currency or None, "answer": self.recommendation,
             "choices": rows, "note": "; ".join(filter(None, [self.curve.assumption, *self.remarks, self.assumed])),
         }  # fmt: skip
-
-    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw the cost against nodes, or the time without a price, with the first choice (`plot_cost`)."""
-        return plot_cost(self, ax=ax, **kwargs)
 
     def answer(self) -> str:
         """The recommendation of the first choice, in one sentence."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from ..base.errors import ModelError
 from ..base.estimates import Estimate
 from ..base.results import Result, percent, rows_of
 from .figures import plot_ratio
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Curves, which divide themselves with these functions and so import them.
 ThroughputCurve = Any
@@ -32,6 +29,7 @@ class Ratio(Result):
     #: as independent, which makes it wider (approximate)
     common: bool
     _digits, _index = 3, "workers"
+    plot = plot_ratio
 
     def __getitem__(self, workers: int) -> Estimate:
         """The ratio on one of `workers`, with its interval."""
@@ -55,10 +53,6 @@ class Ratio(Result):
     def notes(self) -> list[str]:
         """Where errors do not cancel."""
         return [] if self.common else ["the curves are of two fits, whose errors are taken as independent"]
-
-    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw the ratio against workers (`plot_ratio`)."""
-        return plot_ratio(self, ax=ax, **kwargs)
 
 
 def ratio_of(curve: ThroughputCurve, other: ThroughputCurve) -> Ratio:

@@ -28,7 +28,7 @@ SPECIFIED = ("bandwidth", "accelerator_speed", "latency")  #: Fields of a scenar
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A type of machine to rent, relative to the profiled machines.
+    """A type of machine to rent, relative to the profiled machines (`ModelError` for numbers that make no sense).
 
     Attributes
     ----------
@@ -41,11 +41,6 @@ class Instance:
         How many times as fast as the profiled machine it computes.
     latency : float, optional
         Seconds per message, for all-reduce; as profiled unless given.
-
-    Raises
-    ------
-    ModelError
-        When a number makes no sense.
     """
 
     name: str
@@ -68,12 +63,7 @@ class Instance:
 def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
     """Read types of machine from a CSV with the columns ``name,price[,bandwidth,accelerator_speed,latency]``.
 
-    Bandwidths and latencies have units: ``10Gbit/s``, ``50us``.
-
-    Raises
-    ------
-    DataError
-        One line that names the file, the line, the column and the value.
+    Bandwidths and latencies have units: ``10Gbit/s``, ``50us``. A `DataError` names file, line, column and value.
     """
     instances: dict[str, Instance] = {}
     for row in read_rows(path, required=("name", "price"), optional=SPECIFIED, what="instances"):

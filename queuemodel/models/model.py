@@ -131,12 +131,7 @@ class Model(Result):
         """The same fit of the same job on other machines, or with another strategy.
 
         Changes are fields of `Scenario`, relative to the data; their order does not matter. A field that changes again
-        is replaced; accelerator speeds multiply.
-
-        Raises
-        ------
-        ModelError
-            For what the data do not answer, or a value that makes no sense.
+        is replaced; accelerator speeds multiply. A `ModelError` for what the data do not answer, or makes no sense.
 
         Examples
         --------
@@ -212,10 +207,7 @@ class Model(Result):
     def explore(self, *, workers: int = 32) -> Explorer:
         """The what-ifs of a report as sliders in a notebook, with the curve of 1 to ``workers`` workers.
 
-        Raises
-        ------
-        MissingDependencyError
-            Without ipywidgets (``pip install ipywidgets``).
+        A `MissingDependencyError` without ipywidgets (``pip install ipywidgets``).
         """
         return Explorer(self, workers=workers)
 

@@ -260,11 +260,6 @@ def simulate(
     **given
         Fields of `Scenario`; of operations also settings of `queuemodel.simulator.simulate_operations`.
 
-    Raises
-    ------
-    ModelError
-        For arguments that make no sense.
-
     Examples
     --------
     >>> from queuemodel import example_profile
@@ -380,8 +375,8 @@ def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve
     """
     known: dict[str, Callable[[str], Any]] = {name: partial(kind, what=name) for name, kind in FIELD_KINDS.items()}
     known |= {"method": str, "seed": count_in}
-    if unknown := next((name for name in settings if name not in known), ""):
-        raise ModelError(f"{unknown} is not a setting of a prediction; specify some of {', '.join(known)}")
+    for name in (name for name in settings if name not in known):
+        raise ModelError(f"{name} is not a setting of a prediction; specify some of {', '.join(known)}")
     fields = {name: known[name](text) for name, text in settings.items()}
     data, min_workers = load(path), 1
     if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:

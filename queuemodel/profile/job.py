@@ -9,12 +9,19 @@ import msgspec
 from ..base.checks import FASTEST_LINK, MOST_EXAMPLES, SLOWEST_LINK, require_choice, require_count, require_number
 from ..base.errors import DataError, QueueModelError
 from ..transport.sharing import CONGESTION_CONTROLS, require_network
-from .records import MOST_BYTES, MOST_SERVERS, require_counts
+from .records import MOST_BYTES, MOST_SERVERS
 
 SHORTEST_STEP = 1e-6  # seconds
 MOST_WORKERS = 10_000
 #: Known network parameters besides the bandwidth, and their sources.
 KNOWN, ORIGINS = ("congestion_control", "buffer"), ("recorded", "given")
+
+
+def require_counts(value: Any, **bounds: tuple[int, int]) -> None:
+    """Refuse a field outside its bounds (raises DataError, which the decoder places in its file)."""
+    for field, (least, most) in bounds.items():
+        if getattr(value, field) is not None:
+            require_count(getattr(value, field), field, least=least, most=most, error=DataError)
 
 
 def require_bandwidth(bandwidth: Any, what: str = "bandwidth", *, error: type[QueueModelError] = DataError) -> float:

@@ -14,8 +14,8 @@ from ..base.checks import FASTEST_LINK, MOST_EXAMPLES, require_count, require_nu
 from ..base.errors import DataError, QueueModelError
 from ..base.files import Row, number_in, parse_bandwidth, parse_duration
 from ..base.results import Result, counted
-from .job import MOST_WORKERS, require_bandwidth
-from .records import MOST_SERVERS, require_counts
+from .job import MOST_WORKERS, require_bandwidth, require_counts
+from .records import MOST_SERVERS
 from .tables import RATES, TIME_COLUMNS, Column, read_table, value_in
 
 

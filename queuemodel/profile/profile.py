@@ -14,19 +14,9 @@ from ..base.files import read_bytes, write_json
 from ..base.recognition import mistaken
 from ..base.results import Result, counted
 from ..queueing.json_format import require_format
-from .job import SHORTEST_STEP, Cluster, Job, Source, specified_network
+from .job import SHORTEST_STEP, Cluster, Job, Source, require_counts, specified_network
 from .measurements import Measurement
-from .records import (
-    LONGEST_STEP,
-    MOST_BYTES,
-    STEP_KINDS,
-    GradientNorms,
-    NoiseScale,
-    Operation,
-    Round,
-    noise_scale,
-    require_counts,
-)
+from .records import LONGEST_STEP, MOST_BYTES, STEP_KINDS, GradientNorms, NoiseScale, Operation, Round, noise_scale
 
 FORMAT, FORMAT_VERSION = "queuemodel-profile", 1
 #: An operation may end after the next step has begun, but not this many steps later.
@@ -162,13 +152,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
-        """Read a profile.
-
-        Raises
-        ------
-        DataError
-            One line that names the file, the field and what is wrong.
-        """
+        """Read a profile; raises `DataError` in one line that names the file, the field and what is wrong."""
         return cls.from_json(read_bytes(path), where=str(path))
 
     @classmethod

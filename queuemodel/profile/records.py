@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -25,15 +25,8 @@ MOST_BYTES = 10**15
 MOST_SERVERS, MOST_RANKS = 1000, 100_000
 
 
-def require_counts(value: Any, where: str = "", **bounds: tuple[int, int]) -> None:
-    """Refuse a field outside its bounds (raises DataError, which the decoder places in its file)."""
-    for field, (least, most) in bounds.items():
-        if getattr(value, field) is not None:
-            require_count(getattr(value, field), f"{where}{field}", least=least, most=most, error=DataError)
-
-
 def require_seconds(where: str, *, positive: bool = False, **times: float) -> None:
-    """The same of times within a step."""
+    """Refuse times that are not within a step (raises DataError, which the decoder places in its file)."""
     for field, seconds in times.items():
         what = f"{where}{field}"
         require_number(seconds, what, unit="seconds", positive=positive, largest=LONGEST_STEP, error=DataError)
@@ -61,7 +54,8 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         require_seconds(where, start=self.start, end=self.end)
         if self.start > self.end:
             raise DataError(f"{where}end must not be before its start, {self.start!r} s, got {self.end!r} s")
-        require_counts(self, where, bytes=(0, MOST_BYTES), server=(0, MOST_SERVERS - 1))
+        require_count(self.bytes, f"{where}bytes", least=0, most=MOST_BYTES, error=DataError)
+        require_count(self.server, f"{where}server", least=0, most=MOST_SERVERS - 1, error=DataError)
 
 
 class Gradient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +65,7 @@ class Gradient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ready: float  # Seconds from the start of the round until it was computed
 
     def __post_init__(self) -> None:
-        require_counts(self, "gradient: ", bytes=(1, MOST_BYTES))
+        require_count(self.bytes, "gradient: bytes", most=MOST_BYTES, error=DataError)
         require_seconds("gradient: ", ready=self.ready)
 
 
@@ -86,7 +80,7 @@ class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: float
 
     def __post_init__(self) -> None:
-        require_counts(self, "bucket: ", bytes=(1, MOST_BYTES))
+        require_count(self.bytes, "bucket: bytes", most=MOST_BYTES, error=DataError)
         require_seconds("bucket: ", ready=self.ready, begin=self.begin, end=self.end)
         if not self.ready <= self.end or not self.begin <= self.end:
             raise DataError(f"bucket: end must not be before it was ready and began, got {self.end!r} s")
@@ -111,8 +105,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     groups: dict[str, int] = {}
 
     def __post_init__(self) -> None:
-        require_counts(self, "round: ", ranks=(1, MOST_RANKS))
-        require_counts(self, "round: ", rank=(0, self.ranks - 1), number=(0, 10**12))
+        require_count(self.ranks, "round: ranks", most=MOST_RANKS, error=DataError)
+        require_count(self.rank, "round: rank", least=0, most=self.ranks - 1, error=DataError)
+        require_count(self.number, "round: number", least=0, most=10**12, error=DataError)
         where = f"round {self.number} of rank {self.rank}"
         require_seconds(f"{where}: ", positive=True, round_time=self.round_time)
         latest = 1.001 * self.round_time + 1e-3

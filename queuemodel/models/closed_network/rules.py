@@ -281,14 +281,9 @@ class Barrier:
 
 
 def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> float:
-    """Mean of the k-th smallest of n independent times of any law.
+    """Mean of the k-th smallest of n independent times of any law (`ModelError` for other k and n).
 
     Exact up to quadrature (the trapezoidal rule over normal quantiles).
-
-    Raises
-    ------
-    ModelError
-        When k and n are not such numbers.
 
     Examples
     --------
