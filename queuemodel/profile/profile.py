@@ -152,7 +152,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
-        """Read a profile; raises `DataError` in one line that names the file, the field and what is wrong."""
+        """Read a profile; raises `DataError` in one line that names file, field and fault."""
         return cls.from_json(read_bytes(path), where=str(path))
 
     @classmethod

@@ -283,9 +283,9 @@ def trace_curve(
     return model.throughput(workers, confidence=confidence, seed=seed)
 
 
-def trace_throughput(profile: Profile, **asked: Any) -> np.ndarray:
+def trace_throughput(profile: Profile, **settings: Any) -> np.ndarray:
     """Throughput, lower and upper, shape (n, 3), of `trace_curve`."""
-    curve = trace_curve(profile, **asked)
+    curve = trace_curve(profile, **settings)
     return np.array([curve.steps_per_second, curve.lower, curve.upper]).T
 
 
