@@ -11,11 +11,12 @@ from typing import Any, TypeAlias, cast
 import msgspec
 import numpy as np
 
+from ...base.checks import require_share
 from ...base.errors import ModelError
 from ...base.estimates import Parameter
 from ...base.files import constants
 from ...base.results import Note, counted
-from ...curves.curve import ThroughputCurve
+from ...curves.curve import ThroughputCurve, require_workers
 from ...curves.prediction import Prediction
 from ...profile.bandwidth import best_rates, nominal_bandwidth, transfers, transports_of
 from ...profile.job import Job
@@ -268,25 +269,28 @@ def on_links(scenario: Scenario, profile: Profile) -> Scenario:
 
 
 def trace_curve(
-    profile: Profile,
-    *,
-    workers: int | Iterable[int] = range(1, 33),
-    confidence: float = 0.9,
-    measured: Sequence[Measurement] = (),
-    seed: int = 0,
-    **settings: Any,
-) -> ThroughputCurve:
+    profile: Profile, *, workers: int | Iterable[int] = range(1, 33), confidence: float = 0.9,
+    measured: Sequence[Measurement] = (), seed: int = 0, **settings: Any,
+) -> ThroughputCurve:  # fmt: skip
     """Predict throughput by simulating the recorded operations; settings are those of `trace_runs`."""
+    return _model(profile, measured, settings).throughput(workers, confidence=confidence, seed=seed)
+
+
+def trace_throughput(
+    profile: Profile, *, workers: int | Iterable[int] = range(1, 33), confidence: float = 0.9, seed: int = 0,
+    **settings: Any,
+) -> np.ndarray:  # fmt: skip
+    """Throughput, lower and upper, shape (n, 3), without measurements; settings are those of `trace_runs`."""
+    require_share(confidence, "confidence", open_ended=True)
+    _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
+    _, lower, upper = prediction.interval(confidence)
+    return np.array([np.exp(prediction.mean[:, 0]), lower, upper]).T
+
+
+def _model(profile: Profile, measured: Sequence[Measurement], settings: dict[str, Any]) -> SimulationModel:
     changes = {name: settings.pop(name) for name in SimulationModel.changes if settings.get(name) is not None}
     waiting = Synchronization.read(settings.pop("synchronization", None))
-    model = SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
-    return model.throughput(workers, confidence=confidence, seed=seed)
-
-
-def trace_throughput(profile: Profile, **settings: Any) -> np.ndarray:
-    """Throughput, lower and upper, shape (n, 3), of `trace_curve`."""
-    curve = trace_curve(profile, **settings)
-    return np.array([curve.steps_per_second, curve.lower, curve.upper]).T
+    return SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
 
 
 def _simulated(profile: Profile, runs: Runs, settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
