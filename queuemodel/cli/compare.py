@@ -53,15 +53,9 @@ STRATEGY_SYNONYMS = {
 @ask.OUTPUT
 @ask.option("--report", ask.FILE, "Write an HTML report (.html).")
 def compare_command(
-    profile: str,
-    workers: Sequence[int],
-    convergence: str | None,
-    plot: str | None,
-    output_format: str,
-    explain: bool,
-    report: str | None,
+    profile: str, workers: Sequence[int], output_format: str, explain: bool, plot: str | None, report: str | None,
     **options: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Compare strategies by the time to a loss.
 
     \b
@@ -86,16 +80,17 @@ def compare_command(
     data = load_data(profile)
     if not isinstance(data, Profile):
         raise ModelError(f"compare: {profile} holds throughputs; a comparison needs a profile with recorded steps")
+    convergence = options.pop("convergence")
     law = fit_convergence(read_convergence(convergence), noise_scale=data.noise_scale()) if convergence else None
     settings = {"strategies": strategies, "target": options.pop("target_loss"), "convergence": law}
     settings["progress"] = ask.watched()
     results = [compare(data, workers=n, **settings, **ask.specified(options, n)) for n in workers]
-    shown: list[Result] = [*results]
     document: dict[str, Any] = {"comparisons": [result.to_dict() for result in results]}
+    shown = list[Result](results)
     if deadline is not None or (len(results) > 1 and price is not None):
         plan = plan_strategies(results, deadline=deadline, price_per_node_hour=price, chance=chance or 0.5)
         shown.append(plan)
-        document["plan"] = plan.to_dict()
+        document |= {"plan": plan.to_dict()}
     if plot:
         save_figure(results[0].plot() if len(results) == 1 else plot_time_to_target(results), plot)
     if report:

@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from io import StringIO
 from typing import Any
 
@@ -70,9 +70,7 @@ def _counts(text: str, most: int) -> Sequence[int]:
     return sorted(counts)
 
 
-def _number(
-    read: Callable[[str], Any], require: Callable[..., Any], what: str = "it", **limits: Any
-) -> Callable[[str], Any]:
+def _number(read: Callable[[str], Any], require: Callable[..., Any], what: str = "it", **limits: Any) -> Any:
     """A reader of one number within limits."""
     return lambda text: require(read(text), what, **limits)
 
@@ -175,11 +173,8 @@ class Command(click.Command):
         text, mark, examples = inspect.cleandoc(settings.pop("help")).partition("\b\nExample")
         super().__init__(help=text.strip(), epilog=mark + examples, **settings)
         if not all(getattr(one, "common", True) for one in self.params):
-            show_all = click.option(
-                "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=self._show_all,
-                help="Show all options and exit.",
-            )  # fmt: skip
-            show_all(self)
+            once: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+            click.option("--help-all", help="Show all options and exit.", callback=self._show_all, **once)(self)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; an error about a question names options, not the keywords of Python."""
@@ -236,19 +231,13 @@ def one_of(
 ) -> Decorator:
     """An option of several names, listed in its usage, or in its help where they are long."""
     many = len("|".join(names)) > LONGEST_USAGE
-    words = " ".join(filter(None, [help, f"One of {', '.join(names)}." if many else ""]))
+    words = f"{help} One of {', '.join(names)}.".lstrip() if many else help
     return option(flag, OneOf(names, called), words, metavar="NAME" if many else None, **settings)
 
 
 def together(*options: Decorator) -> Decorator:
     """Several options as one decorator; help lists them in this order."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 format_option = one_of(
@@ -276,13 +265,9 @@ ALSO = {"gpus_per_node": " --ranks-per-node"}
 
 def asking(name: str) -> Decorator:
     """The option of a scenario's field."""
-    kind, flag, field = (
-        FIELD_KINDS[name],
-        f"--{name.replace('_', '-')}{ALSO.get(name, '')} {name}",
-        FIELDS[name].metadata,
-    )
-    words, where = field["help"], {"section": field["section"], "common": field["common"]}
-    where["show_default"] = UNLESS_GIVEN.get(name, False)
+    kind, field = FIELD_KINDS[name], FIELDS[name].metadata
+    flag, words = f"--{name.replace('_', '-')}{ALSO.get(name, '')} {name}", field["help"]
+    where = {key: field[key] for key in ("section", "common")} | {"show_default": UNLESS_GIVEN.get(name, False)}
     if kind.names:
         return one_of(flag, kind.names, words, kind.called, **where)
     if kind is FLAG:

@@ -56,12 +56,7 @@ BACKENDS: dict[tuple[str, str], type[Backend]] = {
 @ask.option("-o --output", ask.FILE, default="profile.json", show_default=True, help="The profile to write.")
 @ask.format_option
 def profile_command(
-    model: str,
-    framework: str,
-    strategy: str | None,
-    output: str,
-    output_format: str,
-    **settings: Any,
+    model: str, framework: str, strategy: str | None, output: str, output_format: str, **settings: Any
 ) -> None:
     """Train MODEL for a short while, and record where its time goes; `record` records a whole PyTorch job.
 
@@ -199,13 +194,9 @@ FILES = (*pytorch.TRACE_SUFFIXES, ".pb", ".pb.gz")
 @ask.option("--dataset-size", ask.AMOUNT, help="Examples per epoch.")
 @ask.format_option
 def import_trace_command(
-    folders: tuple[str, ...],
-    output: str,
-    parameter_bytes: float | None,
-    workers: int | None,
-    output_format: str,
+    folders: tuple[str, ...], output: str, parameter_bytes: float | None, workers: int | None, output_format: str,
     **job: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Make a profile from recorded traces.
 
     Of TensorFlow's parameter servers: a folder of RunMetadata protos (*.pb, *.pb.gz) or *.xplane.pb files. Of

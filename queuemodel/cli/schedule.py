@@ -92,7 +92,7 @@ def schedule_command(output_format: str, records: bool, plot: str | None, **opti
 def _jobs(path: str, layout: str, speeds: str | None, drop_empty: bool, *, nodes: int) -> Any:
     """The workload in a file of some format."""
     from .. import scheduling
-    from ..models.instances import curve_of
+    from ..models.predict import curve_of
 
     if PUBLISHED.get(layout, False) != (speeds is not None):
         needed = "needs the measured speeds of its jobs; give them" if speeds is None else "has none; leave it out"

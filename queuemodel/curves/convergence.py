@@ -81,10 +81,8 @@ class Convergence(Result):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per measured batch size."""
         lower, upper = self.interval(self.batch_size)
-        return rows_of({
-            "batch_size": self.batch_size, "seeds": self.seeds, "measured": self.measured,
-            "fitted": self.examples(self.batch_size), "lower": lower, "upper": upper,
-        })  # fmt: skip
+        columns = {"batch_size": self.batch_size, "seeds": self.seeds, "measured": self.measured}
+        return rows_of(columns | {"fitted": self.examples(self.batch_size), "lower": lower, "upper": upper})
 
     def caption(self) -> str:
         low, high = self.critical_interval()

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -27,7 +27,6 @@ from .ratio import Ratio, ratio_of
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.axes import Axes
 
     from ..profile.profile import Profile
 
@@ -35,8 +34,37 @@ MOST_CURVE_WORKERS = 10_000
 FORMAT, FORMAT_VERSION = "queuemodel-curve", 1
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Breakdown:
+    """Times of a step by station at n numbers of workers, and the asymptotes; see `ThroughputCurve`."""
+
+    stations: tuple[str, ...] = ()
+    utilization: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    residence_time: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    think_time: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_lower: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bound_upper: np.ndarray = field(default_factory=lambda: np.empty(0))
+    saturation_workers: float = math.inf
+    bottleneck: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Basis:
+    """What a prediction is of, and what it rests on; see `ThroughputCurve`."""
+
+    parameter_servers: int = 0
+    workers_per_node: int = 1
+    profiled_workers: int = 0
+    measured: tuple[tuple[int, float], ...] = ()
+    method: str = ""
+    assumption: str = ""
+    remarks: tuple[Note, ...] = ()
+    synchronous: bool = False
+    steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class ThroughputCurve(Result):
+class ThroughputCurve(Breakdown, Basis, Result):
     """Throughput of one job on different numbers of workers (arrays have shape (n,) unless specified).
 
     ``curve[8]`` is that of 8 workers with its interval, ``curve / other`` the ratio to another curve. Jobs that train
@@ -105,26 +133,12 @@ class ThroughputCurve(Result):
     unit: str = "examples"
     sequence_length: int | None = None
     parameter_servers: int = 1
-    workers_per_node: int = 1
     dataset_size: int | None = None
     confidence: float = 0.9
-    stations: tuple[str, ...] = ()
-    utilization: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    residence_time: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    think_time: np.ndarray = field(default_factory=lambda: np.empty(0))
-    bound_lower: np.ndarray = field(default_factory=lambda: np.empty(0))
-    bound_upper: np.ndarray = field(default_factory=lambda: np.empty(0))
-    saturation_workers: float = float("inf")
-    bottleneck: str = ""
     profiled_workers: int = 1
-    measured: tuple[tuple[int, float], ...] = ()
-    method: str = ""
-    assumption: str = ""
-    remarks: tuple[Note, ...] = ()
-    synchronous: bool = False
-    steps_per_round: np.ndarray = field(default_factory=lambda: np.empty(0))
     model: Any = field(default=None, compare=False)
     _digits = 3
+    plot = plot_throughput
 
     @property
     def nodes(self) -> np.ndarray:
@@ -254,10 +268,9 @@ class ThroughputCurve(Result):
         columns |= {f"{unit}_per_second": self.steps_per_second * amount for unit, amount in self.work.items()}
         columns |= {"speedup": self.speedup, "efficiency": self.efficiency}
         if self.measured:
-            measured = dict(self.measured)
-            counted_in = zip(self.workers.tolist(), per.tolist(), strict=True)
-            found = [measured[n] / steps if n in measured else None for n, steps in counted_in]
-            columns["measured"] = np.array(found, dtype=object)
+            steps = dict(zip(self.workers.tolist(), per.tolist(), strict=True))
+            measured = {n: x / steps[n] for n, x in self.measured if n in steps}
+            columns["measured"] = np.array([measured.get(n) for n in steps], dtype=object)
         utilization = zip(self.stations, self.utilization.T, strict=True)
         return rows_of(columns | {f"utilization_{name}": busy for name, busy in utilization})
 
@@ -289,14 +302,9 @@ class ThroughputCurve(Result):
             "method": self.method,
             "workers": self.workers.tolist(),
             **{name: values.tolist() for name, values in rates.items()},
-            **{
-                name: {station: values[:, k].tolist() for k, station in enumerate(self.stations)}
-                for name in ("utilization", "residence_time") for values in [getattr(self, name)]
-            },
-            **{
-                name: [finite(value) for value in getattr(self, name).tolist()]
-                for name in ("think_time", "bound_lower", "bound_upper", "steps_per_round")
-            },
+            "utilization": dict(zip(self.stations, self.utilization.T.tolist(), strict=True)),
+            "residence_time": dict(zip(self.stations, self.residence_time.T.tolist(), strict=True)),
+            **{name: [*map(finite, getattr(self, name).tolist())] for name in LISTS},
             **{name: getattr(self, name) for name in PLAIN},
             **{name: getattr(self, name) or None for name in ("bottleneck", "unit", "sequence_length")},
             "batch_size": self.batch_size if self.unit else None,
@@ -322,16 +330,12 @@ class ThroughputCurve(Result):
             found |= {"unit": found.get("unit", ""), "stations": [*found["utilization"]]}
             curve = msgspec.convert(found, cls, dec_hook=array)
             n = len(require_workers(curve.workers.tolist()))
-            lengths = [len(x) for f in fields(cls) if isinstance(x := getattr(curve, f.name), np.ndarray)]
-            if {*lengths[:4]} != {n} or not {*lengths} <= {0, n}:
+            lengths = {len(x) for x in vars(curve).values() if isinstance(x, np.ndarray)}
+            if {*map(len, (curve.steps_per_second, curve.lower, curve.upper))} != {n} or not lengths <= {0, n}:
                 raise ValueError(f"lists must be of one length, that of workers ({n})")
         except (ValueError, TypeError, KeyError, AttributeError, QueueModelError) as error:
             raise DataError(f"{where}: not a curve: {one_line(error)}") from None
         return curve
-
-    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw throughput against workers (`plot_throughput`)."""
-        return plot_throughput(self, ax=ax, **kwargs)
 
     def report(
         self,
@@ -343,7 +347,7 @@ class ThroughputCurve(Result):
         progress: bool = False,
         **questions: Unpack[Shown],
     ) -> str:
-        """One self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
+        """The text of one self-contained HTML file that shows the curve and answers what-ifs (docs/how-to/report).
 
         The page holds the curves of all combinations of what-ifs, which are computed here, within 1 %. A simulated
         curve takes too long for that: its page answers questions of time and cost alone, unless ``what_ifs`` are given.
@@ -365,11 +369,6 @@ class ThroughputCurve(Result):
             Initial values: ``workers``, ``epochs`` (or ``steps``, ``examples``, ``tokens``), ``dataset_size``,
             ``deadline``, ``price_per_node_hour``, ``currency``, ``budget`` and ``min_efficiency``, as of `plan`.
 
-        Returns
-        -------
-        str
-            The page.
-
         Raises
         ------
         ModelError
@@ -386,7 +385,7 @@ class ThroughputCurve(Result):
         True
         """
         solved = self if what_ifs is None else what_ifs
-        data = curve_data(self, solved, profile=profile, name=name, questions=questions, progress=progress)
+        data = curve_data(self, solved, questions, profile=profile, name=name, progress=progress)
         return report_page("curve", data, path=path)
 
     def _shown_rows(self) -> list[dict[str, Any]]:
@@ -413,8 +412,9 @@ class ThroughputCurve(Result):
         """Contradictions, assumptions, a run that would narrow the interval; then the method."""
         told = self.assumption.removeprefix("assuming ").removesuffix(" is assumed")
         assumption = Note(f"assumed: {told}" if told else "", "assumed")
-        method = Note(f"method: {self.method}" if self.method else "")
-        return ranked([assumption, method, Note(self._profiled), *self.remarks, Note(self._narrowing, "narrow")])
+        method, most = Note(f"method: {self.method}" if self.method else ""), self.profiled_workers
+        known = Note(f"profiled up to {''.join(self._sized(most))}" if most else "not measured on such machines")
+        return ranked([assumption, method, known, *self.remarks, Note(self._narrowing, "narrow")])
 
     @property
     def note(self) -> str:
@@ -429,12 +429,8 @@ class ThroughputCurve(Result):
         following = next_measurement(self)
         return f"to narrow it: measure {following.run} for a minute" if following.workers else ""
 
-    @property
-    def _profiled(self) -> str:
-        most = self.profiled_workers
-        return f"profiled up to {''.join(self._sized(most))}" if most else "not measured on such machines"
 
-
+LISTS = ("think_time", "bound_lower", "bound_upper", "steps_per_round")
 #: What a saved curve has as it is.
 PLAIN = ("confidence", "parameter_servers", "profiled_workers", "single", "base_workers", "workers_per_node",
          "dataset_size", "stations", "measured", "assumption", "synchronous")  # fmt: skip

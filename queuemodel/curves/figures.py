@@ -75,10 +75,6 @@ def plot_throughput(
     **style
         Passed to `Axes.plot` for the model's line.
 
-    Returns
-    -------
-    Axes
-
     Raises
     ------
     ModelError
@@ -98,9 +94,9 @@ def plot_throughput(
         if len(point) not in (2, 4):
             raise ModelError(f"plot: measured needs (workers, value) or (workers, value, lower, upper), got {point!r}")
     per, name = rate_axis(curve)
-    first, log = _draw(ax, curve, per, name, {"label": label, "ideal": ideal, "log": log}, style)
+    options = {"label": label, "log": log, "ideal": ideal, "measured": measured}
     points = [(n, *(x / per for x in values)) for n, *values in points]
-    _measured(ax, curve, points)
+    first, log = _draw(ax, curve, per, name, points, options, style)
     if log:
         ax.set_yscale("log", base=2)
     else:
@@ -118,13 +114,7 @@ def plot_throughput(
 
 
 def plot_comparison(curves: Mapping[str, ThroughputCurve], *, ax: Axes | None = None) -> Axes:
-    """Draw several curves of one job, such as what-ifs, each with its band; the keys are their labels.
-
-    Raises
-    ------
-    ModelError
-        When there is no curve.
-    """
+    """Draw several curves of one job, such as what-ifs, each with its band; keys are labels (`ModelError` for none)."""
     if not curves:
         raise ModelError("plot_comparison: at least one curve is needed, got none")
     ax = ax or new_axes((7.6, 4.2))
@@ -187,9 +177,9 @@ def plot_efficiency(
     unit = curve.workers * curve.single
     lower, upper = (unit * curve._efficiency_of(end) for end in (curve.lower, curve.upper))
     over = f" over {curve.base}" if curve.base else ""
-    drawn, options = replace(curve, lower=lower, upper=upper), {"label": label, "log": log}
-    first, log = _draw(ax, drawn, unit, f"efficiency{over} (%)", options, style)
-    _measured(ax, curve, [(n, x / (n * curve.single)) for n, x in curve.measured])
+    drawn = replace(curve, lower=lower, upper=upper)
+    points = [(n, x / (n * curve.single)) for n, x in curve.measured]
+    first, log = _draw(ax, drawn, unit, f"efficiency{over} (%)", points, {"label": label, "log": log}, style)
     ax.set_ylim(0, 1.1)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
     _finish(ax, curve, first=first, log=log)
@@ -206,12 +196,10 @@ def plot_cost(plan: Plan, *, ax: Axes | None = None, label: str = "", **style: A
     if np.isnan(hours).any():
         plot_throughput(curve, ax=ax, label=label, **style)
     else:
-        name = f"cost ({plan.currency})" if plan.currency else "cost"
-        middle, low, high = hours * plan.price * curve.nodes if plan.price else hours
-        x = curve.workers / each
-        first, log = _begin(ax, name if plan.price else "time (h)", size_axis(curve)[0], x)
-        _line(ax, x, middle, low, high, label, curve.confidence, require_style(style, "lines.Line2D", "ax", "label"))
-        ax.set_ylim(0, max(1.1 * float(high.max()), 0.0 if first else ax.get_ylim()[1]))
+        name = (f"cost ({plan.currency})" if plan.currency else "cost") if plan.price else "time (h)"
+        ends, names = hours * plan.price * curve.nodes if plan.price else hours, (name, size_axis(curve)[0])
+        first, log = _line(ax, curve.workers / each, ends, names, curve.confidence, {"label": label}, style)
+        ax.set_ylim(0, max(1.1 * float(ends[2].max()), 0.0 if first else ax.get_ylim()[1]))
         _finish(ax, curve, first=first, log=log, profiled=False)
     if choice.workers is not None and len(_curves(ax)) == 1:
         mark_at(ax, choice.workers / each, choice.goal)
@@ -220,10 +208,9 @@ def plot_cost(plan: Plan, *, ax: Axes | None = None, label: str = "", **style: A
 
 def plot_ratio(ratio: Ratio, *, ax: Axes | None = None, label: str = "", **style: Any) -> Axes:
     """Draw the ratio of two curves with its interval, a further line on the axes of another ratio; 1 is grey."""
-    ax, x = ax or new_axes(), ratio.workers
-    first, log = _begin(ax, "ratio of throughputs", "workers", x)
-    style = require_style(style, "lines.Line2D", "ax", "label")
-    _line(ax, x, ratio.value, ratio.lower, ratio.upper, label or "ratio", ratio.confidence, style)
+    ax, x, ends = ax or new_axes(), ratio.workers, (ratio.value, ratio.lower, ratio.upper)
+    names = "ratio of throughputs", "workers"
+    first, log = _line(ax, x, ends, names, ratio.confidence, {"label": label or "ratio"}, style)
     if first:
         ax.axhline(1.0, color=BOUND, linewidth=1.2, linestyle="--")
     ax.set_ylim(0, max(1.1 * float(ratio.upper.max()), ax.get_ylim()[1]))
@@ -243,43 +230,36 @@ def _curves(ax: Axes) -> list[Any]:
     return [line for line in ax.get_lines() if line.get_gid() == CURVE]
 
 
-def _begin(ax: Axes, rate: str, size: str, counts: np.ndarray, log: bool | None = None) -> tuple[bool, bool]:
-    """Name the axes: whether no other curve, of the same quantities, is on them; and whether they are logarithmic."""
-    drawn, first = (ax.get_ylabel(), ax.get_xlabel()), not _curves(ax)
-    sort = size.partition(" (")[0]  # whatever the number of servers
-    if not first and (drawn[0], drawn[1].partition(" (")[0]) != (rate, sort):
-        raise ModelError(f"plot: the axes show {' against '.join(drawn)}, not {rate} against {size}; take others")
-    ax.set(ylabel=rate, xlabel=size if first or drawn[1] == size else sort)
-    usual = powers_of_two(counts) if first else ax.get_xscale() == "log"
-    return first, usual if log is None else log
-
-
 def _line(
-    ax: Axes, x: np.ndarray, y: np.ndarray, lower: np.ndarray, upper: np.ndarray, label: str, confidence: float,
-    style: dict[str, Any],
-) -> None:  # fmt: skip
-    """A model's line and band, in the next colour."""
-    count = len(_curves(ax))
+    ax: Axes, x: np.ndarray, ends: Sequence[np.ndarray], names: tuple[str, str], confidence: float,
+    options: dict[str, Any], style: dict[str, Any],
+) -> tuple[bool, bool]:  # fmt: skip
+    """A model's line and band in the next colour, on axes of these rates and sizes.
+
+    Whether no other curve is on them, and whether they are logarithmic.
+    """
+    style = require_style(style, "lines.Line2D", "ax", *options)
+    (rate, size), drawn, count = names, (ax.get_ylabel(), ax.get_xlabel()), len(_curves(ax))
+    sort = size.partition(" (")[0]  # whatever the number of servers
+    if count and (drawn[0], drawn[1].partition(" (")[0]) != (rate, sort):
+        raise ModelError(f"plot: the axes show {' against '.join(drawn)}, not {rate} against {size}; take others")
+    ax.set(ylabel=rate, xlabel=sort if count and drawn[1] != size else size)
+    log = ax.get_xscale() == "log" if count else powers_of_two(x)
     style = {"color": COLORS[count % len(COLORS)], "zorder": 3, **dots(len(x)), **style}
-    label = label or ("predicted" if not count else f"predicted {count + 1}")
-    ax.plot(x, y, label=label, gid=CURVE, **style)
-    band(ax, x, lower, upper, style["color"], "" if count else f"{percent(confidence)} interval")
+    label = options["label"] or ("predicted" if not count else f"predicted {count + 1}")
+    ax.plot(x, ends[0], label=label, gid=CURVE, **style)
+    band(ax, x, ends[1], ends[2], style["color"], "" if count else f"{percent(confidence)} interval")
+    return not count, log if options.get("log") is None else options["log"]
 
 
 def _draw(
-    ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, name: str, options: dict[str, Any],
-    style: dict[str, Any],
+    ax: Axes, curve: ThroughputCurve, unit: float | np.ndarray, rate: str, points: Sequence[Sequence[float]],
+    options: dict[str, Any], style: dict[str, Any],
 ) -> tuple[bool, bool]:  # fmt: skip
-    """The model's line and band, the bounds and the profiled range, all divided by ``unit``.
-
-    Whether it is the first curve on these axes, and whether they are logarithmic.
-    """
-    style = require_style(style, "lines.Line2D", "ax", "label", "measured", "ideal", "log")
+    """The model's line and band, bounds and the profiled range, in ``unit``, and measured points; as `_line`."""
     size, each = size_axis(curve)
-    N = curve.workers / each
-    first, log = _begin(ax, name, size, N, options["log"])
-    _line(ax, N, curve.steps_per_second / unit, curve.lower / unit, curve.upper / unit, options["label"],
-          curve.confidence, style)  # fmt: skip
+    N, ends = curve.workers / each, [x / unit for x in (curve.steps_per_second, curve.lower, curve.upper)]
+    first, log = _line(ax, N, ends, (rate, size), curve.confidence, options, style)
     if options.get("ideal"):
         ax.plot(N, curve.workers * curve.single / unit, ":", color=BOUND, linewidth=1.2, label="ideal" if first else "")
     if first and curve.bound_upper.size:
@@ -287,6 +267,7 @@ def _draw(
     if first and curve.profiled_workers >= 1:
         start, end = (N[0] / EDGE if log else 0), curve.profiled_workers / each + (0 if log else 0.5)
         ax.axvspan(start, max(start, end), color=PROFILED, linewidth=0, zorder=0, label="profiled")
+    measured_points(ax, [(n / each, *values) for n, *values in points], "" if first else _curves(ax)[-1].get_color())
     return first, log
 
 
@@ -305,11 +286,6 @@ def size_axis(curve: ThroughputCurve) -> tuple[str, int]:
         return f"nodes of {curve.workers_per_node} GPUs", curve.workers_per_node
     servers = curve.parameter_servers
     return "workers" if servers < 2 else f"workers (with {servers} parameter servers)", 1
-
-
-def _measured(ax: Axes, curve: ThroughputCurve, points: Sequence[Sequence[float]]) -> None:
-    color = _curves(ax)[-1].get_color() if len(_curves(ax)) > 1 else ""
-    measured_points(ax, [(n / size_axis(curve)[1], *values) for n, *values in points], color)
 
 
 def _layers(curve: ThroughputCurve) -> list[tuple[str, np.ndarray, np.ndarray, str, float]]:

@@ -58,12 +58,8 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     Parameters
     ----------
     curve : ThroughputCurve
-        Of a profile or a table of measurements, from `predict` or a model's `throughput`.
-
-    Raises
-    ------
-    ModelError
-        For a curve without its model.
+        Of a profile or a table of measurements, from `predict` or a model's `throughput`; without its model a
+        `ModelError`.
 
     Examples
     --------

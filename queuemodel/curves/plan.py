@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from ..base.results import Result, counted, finite, percent
 from .curve import ThroughputCurve
 from .figures import plot_cost
 from .goals import GOALS, LIMITS, QUESTIONS, WORK, Asked, Limit, checked, named
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Units of time, each from twice its length on.
 UNITS = {"days": 86400, "h": 3600, "min": 60, "s": 1}
@@ -61,22 +58,16 @@ class Choice:
     def training(self) -> str:
         """The time and its interval in one unit: ``"119 min (117 to 123 min)"``; "" without work."""
         unit = next((unit for unit, length in UNITS.items() if self.time >= 2 * length), "s")
-        ends = (self.time, self.time_low, self.time_high)
-        return (
-            ""
-            if math.isnan(self.time)
-            else "{:.3g} {unit} ({:.3g} to {:.3g} {unit})".format(*(end / UNITS[unit] for end in ends), unit=unit)
-        )
+        time, low, high = (f"{end / UNITS[unit]:.3g}" for end in (self.time, self.time_low, self.time_high))
+        return "" if math.isnan(self.time) else f"{time} {unit} ({low} to {high} {unit})"
 
     def _shown(self, curve: ThroughputCurve, currency: str, *, point: bool = False) -> dict[str, Any]:
         """Machines, time and cost as people read them, and the answer by the point estimate; None where unknown."""
-        machines = (
-            {"nodes": self.nodes, "GPUs": self.workers} if curve.workers_per_node > 1 else {"workers": self.workers}
-        )
+        nodes = {"nodes": self.nodes, "GPUs": self.workers}
         ends = f"{money(self.cost_low)} to {money(self.cost_high)}"
         paid = {f"cost ({currency})" if currency else "cost": money(self.cost), percent(curve.confidence): ends}
         return {
-            **machines,
+            **(nodes if curve.workers_per_node > 1 else {"workers": self.workers}),
             **({"point estimate": self.workers_point} if point else {}),
             "time": self.training or None,
             **{name: None if math.isnan(self.cost) else text for name, text in paid.items()},
@@ -107,6 +98,7 @@ class Plan(Result):
     recommendation: str = ""  # the first choice, in words
     remarks: tuple[str, ...] = ()  # why a goal has no answer, and what it would need; answers that end with the curve
     _digits = 3
+    plot = plot_cost
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per choice (times in hours)."""
@@ -125,10 +117,6 @@ class Plan(Result):
             "confidence": self.curve.confidence, "currency": self.currency or None, "answer": self.recommendation,
             "choices": rows, "note": "; ".join(filter(None, [self.curve.assumption, *self.remarks, self.assumed])),
         }  # fmt: skip
-
-    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw the cost against nodes, or the time without a price, with the first choice (`plot_cost`)."""
-        return plot_cost(self, ax=ax, **kwargs)
 
     def answer(self) -> str:
         """The recommendation of the first choice, in one sentence."""
@@ -211,7 +199,7 @@ def plan(
     remarks = [text for question, choice in zip(questions, choices, strict=True) for text in question.remarks(choice)]
     said = questions[0].answer(choices[0])
     remarks = [text for text in dict.fromkeys(remarks) if text != said]
-    times = np.array([job.time(x) for x in (whole.steps_per_second, whole.upper, whole.lower)])
+    times = np.array([job.measure("time", x) for x in (whole.steps_per_second, whole.upper, whole.lower)])
     return Plan(tuple(choices), whole, times, price, currency or "", words, said, tuple(remarks))
 
 
@@ -263,31 +251,23 @@ class _Job:
     price: float
     currency: str
 
-    def time(self, x: np.ndarray) -> np.ndarray:
-        return self.work / (x * self.per_step)
+    def measure(self, name: str, x: np.ndarray) -> np.ndarray:
+        """What a goal limits, or an answer has least of, at steps per second x."""
+        return np.asarray(MEASURES[name](self, x))
 
-    def cost(self, x: np.ndarray) -> np.ndarray:
-        return self.time(x) / 3600 * self.price * self.curve.nodes
 
-    def rate(self, x: np.ndarray) -> np.ndarray:
-        return x * self.curve.batch_size
-
-    def efficiency(self, x: np.ndarray) -> np.ndarray:
-        return self.curve._efficiency_of(x)
-
-    def marginal(self, x: np.ndarray) -> np.ndarray:
-        """The least of all up to there."""
-        added = np.diff(x / self.curve.single, prepend=0.0) / np.diff(self.curve.workers, prepend=0)
-        return np.minimum.accumulate(added)
-
-    def fewest(self, _: np.ndarray) -> np.ndarray:
-        return self.curve.workers
-
-    def most(self, _: np.ndarray) -> np.ndarray:
-        return -self.curve.workers
-
-    def none(self, x: np.ndarray) -> np.ndarray:
-        return np.zeros(len(x))
+MEASURES: dict[str, Callable[[_Job, np.ndarray], Any]] = {
+    "time": lambda job, x: job.work / (x * job.per_step),
+    "cost": lambda job, x: job.work / (x * job.per_step) / 3600 * job.price * job.curve.nodes,
+    "rate": lambda job, x: x * job.curve.batch_size,
+    "efficiency": lambda job, x: job.curve._efficiency_of(x),
+    "marginal": lambda job, x: np.minimum.accumulate(  # the least of all up to there
+        np.diff(x / job.curve.single, prepend=0.0) / np.diff(job.curve.workers, prepend=0)
+    ),
+    "fewest": lambda job, x: job.curve.workers,
+    "most": lambda job, x: -job.curve.workers,
+    "none": lambda job, x: np.zeros(len(x)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +303,8 @@ class _Question:
 
     def best(self, met: np.ndarray, at: np.ndarray) -> int | None:
         """Index of the best at some steps per second, of those that meet the limit at others; both (n,)."""
-        good = self.limit.sign * getattr(self.job, self.limit.measure)(met) <= self.limit.sign * self.value
-        return int(np.argmin(np.where(good, getattr(self.job, self.least)(at), math.inf))) if good.any() else None
+        good = self.limit.sign * self.job.measure(self.limit.measure, met) <= self.limit.sign * self.value
+        return int(np.argmin(np.where(good, self.job.measure(self.least, at), math.inf))) if good.any() else None
 
     def choose(self) -> Choice:
         """The answer at the slower end of the interval, else at the curve; and those at the curve and both ends."""
@@ -341,7 +321,7 @@ class _Question:
         if point is None:
             return Choice(goal, None, None, *ends, None, None, *[math.nan] * 6)
         found = point if sure is None else sure
-        at = [float(f(x)[found]) for f in (self.job.time, self.job.cost) for x in (X, high, low)]
+        at = [float(self.job.measure(name, x)[found]) for name in ("time", "cost") for x in (X, high, low)]
         workers = int(curve.workers[found]), int(curve.workers[point])
         return Choice(goal, *workers, *ends, int(curve.nodes[found]), None if sure is None else self.probability, *at)
 
@@ -372,7 +352,7 @@ class _Question:
     def unmet(self) -> str:
         """What comes nearest to the limit, and what is missing."""
         curve, sign = self.job.curve, self.limit.sign
-        measured = getattr(self.job, self.limit.measure)(curve.steps_per_second)
+        measured = self.job.measure(self.limit.measure, curve.steps_per_second)
         near = int(np.argmin(sign * measured))
         nearest = named(curve, int(curve.workers[near]), f"come nearest, to {self.shown(measured[near])}")
         factor = (measured[near] / self.value) ** sign

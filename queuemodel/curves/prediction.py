@@ -32,6 +32,8 @@ NOISE_SCALES = {1.0: 0.985, 2.0: 0.01, 4.0: 0.004, 10.0: 0.001}
 OUTLIER_ERROR, MIN_WITH_OUTLIERS = 1.0, 3
 #: Samples that quantiles are taken of; draws that at least count after conditioning, or else likelihoods are flattened.
 SAMPLES, MIN_EFFECTIVE_DRAWS = 4000, 100
+#: Fields of a prediction by place.
+PLACED = ("workers", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2
 #: Student's quantile (4 degrees of freedom) over the normal one at 95 %: 90 % intervals are those of the learnt errors.
 STUDENT_RATIO = 2.131847 / 1.644854
@@ -39,39 +41,19 @@ STUDENT_RATIO = 2.131847 / 1.644854
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prediction:
-    """Log throughput (steps of all workers per second) at P places.
+    """Log throughput (steps of all workers per second) at P places."""
 
-    Attributes
-    ----------
-    workers, machines : ndarray of int, shape (P,)
-        Numbers of workers, and which machines: 0 are those asked for.
-    mean : ndarray, shape (P, M)
-        Of each draw.
-    weights, kind : ndarray, shape (M,)
-        How likely each draw is (they add up to 1), and the number of its kind of network.
-    error : ndarray, shape (P, 1) or (P, M)
-        Relative standard error of the model.
-    noise : ndarray, shape (P,)
-        Relative standard error of one measurement.
-    spread : ndarray, shape (P, B)
-        Effects of B independent standard normal variables that the fit leaves open.
-    correlation : float
-        Of the model's errors at two numbers of workers, one twice the other.
-    ceiling, ceiling_error : ndarray, shape (P,)
-        What log throughput cannot exceed, and its standard error.
-    """
-
-    workers: np.ndarray
-    mean: np.ndarray
-    weights: np.ndarray = field(default_factory=lambda: np.ones(1))
-    kind: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
-    error: np.ndarray
-    noise: np.ndarray
-    spread: np.ndarray
-    correlation: float = 1.0
-    machines: np.ndarray = field(default_factory=lambda: np.zeros(1, int))
-    ceiling: np.ndarray = field(default_factory=lambda: np.array(math.inf))
-    ceiling_error: np.ndarray = field(default_factory=lambda: np.array(0.0))
+    workers: np.ndarray  # (P,)
+    mean: np.ndarray  # (P, M): Of each draw
+    weights: np.ndarray = field(default_factory=lambda: np.ones(1))  # (M,): How likely each draw is; they add up to 1
+    kind: np.ndarray = field(default_factory=lambda: np.zeros(1, int))  # (M,): Number of its kind of network
+    error: np.ndarray  # (P, 1) or (P, M): Relative standard error of the model
+    noise: np.ndarray  # (P,): Relative standard error of one measurement
+    spread: np.ndarray  # (P, B): Effects of B independent standard normal variables that the fit leaves open
+    correlation: float = 1.0  # Of the model's errors at two numbers of workers, one twice the other
+    machines: np.ndarray = field(default_factory=lambda: np.zeros(1, int))  # (P,): 0 are those asked for
+    ceiling: np.ndarray = field(default_factory=lambda: np.array(math.inf))  # (P,): log throughput is at most this,
+    ceiling_error: np.ndarray = field(default_factory=lambda: np.array(0.0))  # with this standard error
 
     @classmethod
     def drawn(
@@ -95,21 +77,16 @@ class Prediction:
 
     def at(self, places: np.ndarray) -> Prediction:
         """Of some places only."""
-        size = len(self.workers)
         rows: dict[str, Any] = {
-            name: np.broadcast_to(value, (size, *value.shape[1:]))[places]
-            for name in ("workers", "machines", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
-            for value in [getattr(self, name)]
-        }
+            name: np.broadcast_to(value, (len(self.workers), *value.shape[1:]))[places]
+            for name in ("machines", *PLACED) for value in [getattr(self, name)]
+        }  # fmt: skip
         return replace(self, **rows)
 
     def joined(self, other: Prediction) -> Prediction:
         """With the places of another one, of the same kinds of network on other machines."""
         here, there = (one.at(np.arange(len(one.workers))) for one in (self, other))
-        rows: dict[str, Any] = {
-            name: np.concatenate([getattr(here, name), getattr(there, name)])
-            for name in ("workers", "mean", "error", "noise", "spread", "ceiling", "ceiling_error")
-        }
+        rows: dict[str, Any] = {n: np.concatenate([getattr(here, n), getattr(there, n)]) for n in PLACED}
         machines = np.concatenate([here.machines, there.machines + here.machines.max() + 1])
         return replace(here, machines=machines, **rows)
 

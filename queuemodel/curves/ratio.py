@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,35 +12,24 @@ from ..base.estimates import Estimate
 from ..base.results import Result, percent, rows_of
 from .figures import plot_ratio
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 #: Curves, which divide themselves with these functions and so import them.
 ThroughputCurve = Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratio(Result):
-    """Examples per second of one curve over those of another (arrays have shape (n,)); ``curve / other`` gives it.
+    """Examples per second of one curve over those of another (arrays have shape (n,)); ``curve / other`` gives it."""
 
-    Attributes
-    ----------
-    workers : ndarray of int
-        Those of both curves.
-    value, lower, upper : ndarray
-        The ratio, and its interval with probability ``confidence``, without the noise of measuring.
-    common : bool
-        Whether both curves are of one fit: then the interval is that of their common draws. Else their errors are
-        taken as independent, which makes it wider (approximate).
-    """
-
-    workers: np.ndarray
-    value: np.ndarray
+    workers: np.ndarray  # Those of both curves
+    value: np.ndarray  # The ratio, and in lower and upper its interval, without the noise of measuring
     lower: np.ndarray
     upper: np.ndarray
-    confidence: float
+    confidence: float  # Probability of the interval
+    #: Whether both curves are of one fit: then the interval is that of their common draws. Else their errors are taken
+    #: as independent, which makes it wider (approximate)
     common: bool
     _digits, _index = 3, "workers"
+    plot = plot_ratio
 
     def __getitem__(self, workers: int) -> Estimate:
         """The ratio on one of `workers`, with its interval."""
@@ -54,8 +43,7 @@ class Ratio(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per number of workers."""
-        columns = {"workers": self.workers, "ratio": self.value, "lower": self.lower, "upper": self.upper}
-        return rows_of(columns)
+        return rows_of({"workers": self.workers, "ratio": self.value, "lower": self.lower, "upper": self.upper})
 
     def answer(self) -> str:
         """The ratio on the most workers."""
@@ -66,19 +54,9 @@ class Ratio(Result):
         """Where errors do not cancel."""
         return [] if self.common else ["the curves are of two fits, whose errors are taken as independent"]
 
-    def plot(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw the ratio against workers (`plot_ratio`)."""
-        return plot_ratio(self, ax=ax, **kwargs)
-
 
 def ratio_of(curve: ThroughputCurve, other: ThroughputCurve) -> Ratio:
-    """The ratio of two curves where both have numbers of workers.
-
-    Raises
-    ------
-    ModelError
-        For curves that count different work, or have other confidences or no number of workers in common.
-    """
+    """The ratio of two curves where both have numbers of workers, of the same work and confidence (`ModelError`)."""
     for name in ("unit", "confidence"):
         if (one := getattr(curve, name)) != (two := getattr(other, name)):
             raise ModelError(f"ratio: curves must have the same {name}, got {one!r} and {two!r}")

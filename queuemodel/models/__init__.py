@@ -8,8 +8,8 @@ scaling         tables of step times or rates by nodes and GPUs
 """
 
 from .closed_network import ClosedNetworkModel, fit_network, order_statistic, staleness
-from .instances import Instance, InstancePlan, curve_of, plan_instances, read_instances
-from .predict import fit, further_measurements, load, predict, simulate
+from .instances import Instance, InstancePlan, plan_instances, read_instances
+from .predict import curve_of, fit, further_measurements, load, predict, simulate
 from .rounds import (
     SCHEMES,
     AllReduceModel,
@@ -28,35 +28,9 @@ from .sharded import ShardedModel, fit_shards
 from .simulation import trace_curve, trace_throughput
 
 __all__ = [
-    "SCHEMES",
-    "AllReduceModel",
-    "Buckets",
-    "ClosedNetworkModel",
-    "FittedRounds",
-    "Fusion",
-    "Instance",
-    "InstancePlan",
-    "ScalingModel",
-    "ShardedModel",
-    "SimulatedRounds",
-    "Slices",
-    "curve_of",
-    "fit",
-    "fit_network",
-    "fit_rounds",
-    "fit_scaling",
-    "fit_shards",
-    "further_measurements",
-    "load",
-    "order_statistic",
-    "plan_instances",
-    "plot_round",
-    "predict",
-    "read_instances",
-    "round_time",
-    "simulate",
-    "simulate_rounds",
-    "staleness",
-    "trace_curve",
+    "SCHEMES", "AllReduceModel", "Buckets", "ClosedNetworkModel", "FittedRounds", "Fusion", "Instance", "InstancePlan",
+    "ScalingModel", "ShardedModel", "SimulatedRounds", "Slices", "curve_of", "fit", "fit_network", "fit_rounds",
+    "fit_scaling", "fit_shards", "further_measurements", "load", "order_statistic", "plan_instances", "plot_round",
+    "predict", "read_instances", "round_time", "simulate", "simulate_rounds", "staleness", "trace_curve",
     "trace_throughput",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,9 +28,8 @@ def regions(ratio: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _learnt() -> dict[str, dict[str, float]]:
-    learnt = json.loads((resources.files(__package__) / "model_error.json").read_text(encoding="utf-8"))
-    return {method: learnt[method] for method in ("mva", "trace")}
+def _learnt() -> dict[str, Any]:
+    return dict(json.loads((resources.files(__package__) / "model_error.json").read_text(encoding="utf-8")))
 
 
 def model_error(method: Method, ratio: np.ndarray) -> np.ndarray:

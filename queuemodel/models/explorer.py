@@ -13,8 +13,8 @@ from ..base.drawing import svg_image
 from ..base.errors import QueueModelError, QueueModelWarning
 from ..curves.curve import ThroughputCurve
 from ..curves.figures import plot_comparison
+from ..curves.page import what_ifs_of
 from ..curves.plan import plan
-from ..curves.what_ifs import what_ifs_of
 
 
 class Explorer:

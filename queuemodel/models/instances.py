@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from datetime import timedelta
 from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..base.checks import FASTEST_LINK, require_name, require_number
-from ..base.errors import DataError, ModelError, QueueModelWarning
-from ..base.files import count_in, parse_bandwidth, parse_latency, read_rows
-from ..base.results import Result
+from ..base.errors import DataError, ModelError
+from ..base.files import parse_bandwidth, parse_latency, read_rows
+from ..base.results import Result, finite
 from ..curves.curve import ThroughputCurve
 from ..curves.figures import plot_cost
+from ..curves.goals import WORK, Asked
 from ..curves.plan import Choice, Plan, in_use, plan
 from ..profile.job import require_bandwidth
-from ..profile.profile import Profile
-from ..profile.scenario import FIELD_KINDS, FIELDS, NUMBERS, Scenario
-from ..profile.synchronization import SYNCHRONIZATIONS
-from .predict import Data, PathName, PredictionSettings, as_data, load, predict
+from .predict import Data, PathName, PredictionSettings, as_data, predict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Settings of `predict` that are no fields of `Scenario`, and how each is read from text.
-INSTANCE_SETTINGS: dict[str, Callable[[str], Any]] = {"method": str, "seed": count_in}
+SPECIFIED = ("bandwidth", "accelerator_speed", "latency")  #: Fields of a scenario that each type of machine has.
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A type of machine to rent, relative to the profiled machines.
+    """A type of machine to rent, relative to the profiled machines (`ModelError` for numbers that make no sense).
 
     Attributes
     ----------
@@ -47,11 +41,6 @@ class Instance:
         How many times as fast as the profiled machine it computes.
     latency : float, optional
         Seconds per message, for all-reduce; as profiled unless given.
-
-    Raises
-    ------
-    ModelError
-        When a number makes no sense.
     """
 
     name: str
@@ -74,36 +63,26 @@ class Instance:
 def read_instances(path: str | os.PathLike[str]) -> list[Instance]:
     """Read types of machine from a CSV with the columns ``name,price[,bandwidth,accelerator_speed,latency]``.
 
-    Bandwidths and latencies have units: ``10Gbit/s``, ``50us``.
-
-    Raises
-    ------
-    DataError
-        One line that names the file, the line, the column and the value.
+    Bandwidths and latencies have units: ``10Gbit/s``, ``50us``. A `DataError` names file, line, column and value.
     """
     instances: dict[str, Instance] = {}
-    optional = ("bandwidth", "accelerator_speed", "latency")
-    for row in read_rows(path, required=("name", "price"), optional=optional, what="instances"):
+    for row in read_rows(path, required=("name", "price"), optional=SPECIFIED, what="instances"):
         name = row.text("name")
         if name in instances:  # a plan names types, not lines
             raise DataError(f"{row.where}: name {name!r} stands twice; leave one")
         instances[name] = Instance(
             name,
             price=row.number("price", positive=True),
-            bandwidth=row.quantity("bandwidth", _link, largest=FASTEST_LINK),
+            bandwidth=row.quantity("bandwidth", lambda x: require_bandwidth(parse_bandwidth(x)), largest=FASTEST_LINK),
             accelerator_speed=row.number("accelerator_speed", 1.0, positive=True),
             latency=row.quantity("latency", parse_latency),
         )
     return list(instances.values())
 
 
-def _link(text: str) -> float:
-    return require_bandwidth(parse_bandwidth(text))
-
-
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A type of machine with its curve, and the plan on it."""
+    """A type of machine, and the plan on it."""
 
     instance: Instance
     plan: Plan
@@ -126,22 +105,15 @@ class Offer:
     def _to_row(self) -> dict[str, Any]:
         """The offer as a row of a table (times in hours)."""
         c, curve = self.choice, self.curve
-        at = None if c.workers is None else int((curve.workers == c.workers).argmax())
-        ends = (curve.steps_per_second, curve.lower, curve.upper)
-        X, low, high = (None if at is None else float(end[at]) * curve.batch_size for end in ends)  # examples/s
-        row: dict[str, Any] = {
+        rates = {"": curve.steps_per_second, "_low": curve.lower, "_high": curve.upper}
+        chosen = {end: (x * curve.batch_size)[curve.workers == c.workers].tolist() for end, x in rates.items()}
+        return {
             "instance": self.instance.name,
-            "workers": c.workers,
-            "workers_point": c.workers_point,
-            "workers_interval": c.workers_interval,
-            "probability": c.probability,
+            **{name: getattr(c, name) for name in ("workers", "workers_point", "workers_interval", "probability")},
             "machines": c.nodes,
-            "examples_per_second": X,
-            "examples_per_second_low": low,
-            "examples_per_second_high": high,
-            "price_per_hour": None if at is None else self.hourly,
-        }
-        return row | c._figures()
+            **{f"examples_per_second{end}": x[0] if x else None for end, x in chosen.items()},
+            "price_per_hour": finite(self.hourly),
+        } | c._figures()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -163,24 +135,20 @@ class InstancePlan(Result):
 
     def _shown_rows(self) -> list[dict[str, Any]]:
         """Times and costs where there is something to pay for, else throughput and the price of an hour."""
-        hourly = () if any(math.isfinite(offer.choice.cost) for offer in self.offers) else ("examples", "price")
+        paid = any(math.isfinite(offer.choice.cost) for offer in self.offers)
         point = any(offer.choice.workers_point != offer.choice.workers for offer in self.offers)
         return in_use([
-            {"instance": offer.instance.name}
+            {"instance": row["instance"]}
             | offer.choice._shown(offer.curve, self.currency, point=point)
-            | {name: value for name, value in offer._to_row().items() if hourly and name.startswith(hourly)}
-            for offer in self.offers
+            | {name: value for name, value in row.items() if not paid and name.startswith(("examples", "price"))}
+            for offer, row in zip(self.offers, self.to_rows(), strict=True)
         ])  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """The question, the cheapest and all others."""
-        first = self.offers[0]
-        return {
-            "goal": first.choice.goal,
-            "confidence": first.curve.confidence,
-            "cheapest": self.cheapest.instance.name if self.cheapest else None,
-            "offers": self.to_rows(),
-        }
+        cheapest, first = self.cheapest and self.cheapest.instance.name, self.offers[0]
+        about = {"goal": first.choice.goal, "confidence": first.curve.confidence, "cheapest": cheapest}
+        return about | {"offers": self.to_rows()}
 
     def answer(self) -> str:
         """The cheapest type, how many of it, and its time and cost."""
@@ -209,20 +177,18 @@ class InstancePlan(Result):
         return ax
 
 
+class Requested(PredictionSettings, Asked, total=False):
+    """What `predict` and `plan` take."""
+
+
 def plan_instances(
     data: Data | PathName,
     instances: Iterable[Instance],
     *,
     workers: int | Iterable[int] = range(1, 33),
-    epochs: float | None = None,
-    steps: float | None = None,
-    examples: float | None = None,
-    tokens: float | None = None,
     dataset_size: int | None = None,
-    deadline: float | str | timedelta | None = None,
-    throughput: float | None = None,
     currency: str | None = None,
-    **fields: Unpack[PredictionSettings],
+    **requested: Unpack[Requested],
 ) -> InstancePlan:
     """Choose a type of machine and how many of it.
 
@@ -240,12 +206,11 @@ def plan_instances(
         `read_instances` reads them.
     workers : iterable of int
         Numbers to choose from.
-    epochs, steps, examples, tokens, dataset_size, deadline, currency
+    dataset_size, currency
         As for `plan`.
-    throughput : float
-        Examples per second, instead of a deadline.
-    **fields
-        As for `predict`.
+    **requested
+        ``epochs``, ``steps``, ``examples``, ``tokens``, ``deadline`` and ``throughput`` as for `plan`, of the last two
+        one; all else as for `predict`.
 
     Raises
     ------
@@ -260,64 +225,35 @@ def plan_instances(
     >>> [(offer.instance.name, offer.choice.workers) for offer in answer.offers]
     [('fast', 1), ('small', 8)]
     """
-    data, counts = as_data(data), list(workers) if isinstance(workers, Iterable) else [workers]
-    if of_instances := [name for name in ("bandwidth", "accelerator_speed", "latency") if fields.get(name) is not None]:
+    fields: dict[str, Any] = {"workers": list(workers) if isinstance(workers, Iterable) else workers, **requested}
+    if of_instances := [name for name in SPECIFIED if fields.get(name) is not None]:
         raise ModelError(f"plan_instances: each instance has its own {of_instances[0]}; leave it out")
-    if deadline is not None and throughput is not None:
+    goal = {name: fields.pop(name, None) for name in (*WORK, "deadline", "throughput")}
+    if None not in (goal["deadline"], goal["throughput"]):
         raise ModelError("plan_instances: deadline and throughput exclude each other; specify one")
-    work = {"epochs": epochs, "steps": steps, "examples": examples, "tokens": tokens}
-    goal: dict[str, Any] = work | {"dataset_size": dataset_size, "currency": currency}
-    goal |= {"deadline": deadline} if throughput is None else {"throughput": throughput}
-    paid = throughput is None or any(amount is not None for amount in work.values())  # else an hour has a price alone
-    offers = []
+    paid = goal["throughput"] is None or any(goal[name] is not None for name in WORK)  # else an hour has a price alone
+    goal |= {"dataset_size": dataset_size, "currency": currency}
+    data, offers = as_data(data), list[Offer]()
     for instance in instances:
-        curve = _curve_on(instance, data, counts, fields)
+        curve = _curve_on(instance, data, fields)
         offers.append(Offer(instance, plan(curve, price_per_node_hour=instance.price if paid else None, **goal)))
     if not offers:
         raise ModelError("plan_instances: instances must name at least one type of machine, got none")
-    money = attrgetter("choice.cost" if throughput is None else "hourly")
+    money = attrgetter("choice.cost" if goal["throughput"] is None else "hourly")
     # those that meet the goal, then those that do by the point estimate only, then the others; each the cheapest first
     offers.sort(key=lambda o: (o.choice.workers is None, o.choice.probability is None, money(o)))
     return InstancePlan(tuple(offers), currency or "")
 
 
-def _curve_on(instance: Instance, data: Any, workers: list[int], fields: PredictionSettings) -> ThroughputCurve:
+def _curve_on(instance: Instance, data: Any, fields: dict[str, Any]) -> ThroughputCurve:
     """Throughput on a type of machine."""
     if not isinstance(instance, Instance):
         kind = type(instance).__name__
         raise ModelError(f"plan_instances: expected Instances, got {kind}; `read_instances` reads them")
-    machine: dict[str, Any] = {**fields, "bandwidth": instance.bandwidth, "latency": instance.latency}
-    if instance.accelerator_speed != 1.0:  # tables do not answer another one
-        machine["accelerator_speed"] = instance.accelerator_speed
+    machine = {name: getattr(instance, name) for name in SPECIFIED}
+    if instance.accelerator_speed == 1.0:  # tables do not answer another one
+        del machine["accelerator_speed"]
     try:
-        return predict(data, workers=workers, **machine)
+        return predict(data, **fields, **machine)
     except ModelError as error:
         raise ModelError(f"instance {instance.name!r}: {error}") from None
-
-
-def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
-    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from the data at ``path``.
-
-    ``settings`` are those of `queuemodel.models.predict`, as text: ``{"strategy": "sync-ps", "bandwidth":
-    "10Gbit/s"}``. Recorded steps are solved as a closed network, if that covers the strategy, unless ``method``
-    specifies otherwise. An assumed strategy of throughputs is a warning.
-    """
-    fields: dict[str, Any] = {}
-    for name, text in settings.items():
-        if name not in INSTANCE_SETTINGS and name not in FIELDS:
-            raise ModelError(
-                f"{name} is not a setting of a prediction; specify some of {', '.join([*FIELDS, *INSTANCE_SETTINGS])}"
-            )
-        fields[name] = INSTANCE_SETTINGS[name](text) if name in INSTANCE_SETTINGS else FIELD_KINDS[name](text, name)
-    data = load(path)
-    min_workers = 1
-    if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:
-        numbers = {name: value for name, value in fields.items() if name in ("strategy", *NUMBERS.values())}
-        waiting = Scenario(**numbers).synchronization
-        min_workers = waiting.least_workers  # a server that takes k gradients at once needs k workers
-        if waiting.solvable:  # milliseconds a curve, where simulations take seconds
-            fields.setdefault("method", "mva")
-    curve = predict(cast(Data, data), workers=range(min_workers, most + 1), **fields)
-    if curve.assumption:
-        warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
-    return curve

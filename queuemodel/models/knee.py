@@ -23,10 +23,9 @@ def knee_parameter(knee: np.ndarray, measured: float) -> Parameter:
     # one standard error either way, as of a normal law; "nearest", since inf cannot be interpolated
     quantiles = np.quantile(knee, [0.15866, 0.5, 0.84134], method="nearest")
     low, median, high = np.where(quantiles < np.inf, quantiles, np.nan).tolist()
-    return Parameter(
-        "knee", median, "nodes", standard_error=(high - low) / 2, origin="derived", identified=median <= measured,
-        note="10 % of the rate per GPU is lost",
-    )  # fmt: skip
+    error, note = (high - low) / 2, "10 % of the rate per GPU is lost"
+    known = median <= measured
+    return Parameter("knee", median, "nodes", standard_error=error, origin="derived", identified=known, note=note)
 
 
 def knee_note(knee: np.ndarray, most: int = MOST_NODES) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, Unpack
 
@@ -13,7 +12,7 @@ import numpy as np
 from ..base.checks import require_seed, require_share
 from ..base.estimates import Parameter, Parameters
 from ..base.results import Note, Result, counted, joined, percent, ranked, same
-from ..curves.curve import ThroughputCurve, require_workers
+from ..curves.curve import Basis, Breakdown, ThroughputCurve, require_workers
 from ..curves.prediction import Prediction
 from ..profile.job import Job
 from ..profile.measurements import Measurement
@@ -23,7 +22,6 @@ from ..profile.throughputs import doubt
 from .explorer import Explorer
 
 Data: TypeAlias = Profile | Sequence[Measurement]
-NONE = np.empty(0)
 OTHER_DATA = "-"  #: A model's refusal of data that are another model's.
 #: Fields of a scenario that describe the job or the data: no change of a model's.
 NO_CHANGES = (*of_group("job"), *of_group("form"), *of_group("throughputs"), *of_group("network"))
@@ -32,29 +30,10 @@ CHANGED = (
     *of_group("machines"), *of_group("shards"), *of_group("rounds"), *of_group("sharded"), "worker_bandwidth",
     "straggler_probability", "straggler_slowdown",
 )  # fmt: skip
-#: Fields of a curve that are those of its outcome.
-FROM_OUTCOME = (
-    "parameter_servers", "workers_per_node", "profiled_workers", "measured", "method", "assumption", "remarks",
-    "synchronous",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Breakdown:
-    """Times of a step by station at n numbers of workers, and the asymptotes; see `ThroughputCurve`."""
-
-    stations: tuple[str, ...] = ()
-    utilization: np.ndarray = field(default_factory=lambda: NONE.reshape(0, 0))  # (n, K)
-    residence_time: np.ndarray = field(default_factory=lambda: NONE.reshape(0, 0))  # (n, K): s
-    think_time: np.ndarray = field(default_factory=lambda: NONE)  # (n,): s
-    bound_lower: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Steps per second
-    bound_upper: np.ndarray = field(default_factory=lambda: NONE)
-    saturation_workers: float = math.inf  # N*
-    bottleneck: str = ""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Outcome:
+class Outcome(Basis):
     """Predicted distribution of throughput at n numbers of workers."""
 
     workers: np.ndarray  # (n,): Increasing, the base of speedup among them
@@ -63,15 +42,6 @@ class Outcome:
     kinds: tuple[str, ...] = ()  # Names of its kinds of network, where there are several
     noise: np.ndarray | float = 0.0  # (n,): Relative standard error of a measurement there, unless it has its own
     breakdown: Callable[[np.ndarray], Breakdown] = lambda X: Breakdown()  # At a throughput (n,)
-    method: str
-    remarks: tuple[Note, ...] = ()
-    assumption: str = ""
-    parameter_servers: int = 0
-    workers_per_node: int = 1
-    profiled_workers: int = 0  # The most that were measured on these machines
-    measured: tuple[tuple[int, float], ...] = ()  # Workers and steps per second
-    synchronous: bool = False  # Steps of all workers make a round
-    steps_per_round: np.ndarray = field(default_factory=lambda: NONE)  # (n,): Unless one of each worker
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -158,20 +128,10 @@ class Model(Result):
         """Refuse a scenario that the data do not answer."""
 
     def what_if(self, **changes: Unpack[Changes]) -> Self:
-        """The same job on other machines, or with another strategy.
+        """The same fit of the same job on other machines, or with another strategy.
 
         Changes are fields of `Scenario`, relative to the data; their order does not matter. A field that changes again
-        is replaced; accelerator speeds multiply.
-
-        Returns
-        -------
-        Model
-            Of the same kind, and the same fit.
-
-        Raises
-        ------
-        ModelError
-            For what the data do not answer, or a value that makes no sense.
+        is replaced; accelerator speeds multiply. A `ModelError` for what the data do not answer, or makes no sense.
 
         Examples
         --------
@@ -247,10 +207,7 @@ class Model(Result):
     def explore(self, *, workers: int = 32) -> Explorer:
         """The what-ifs of a report as sliders in a notebook, with the curve of 1 to ``workers`` workers.
 
-        Raises
-        ------
-        MissingDependencyError
-            Without ipywidgets (``pip install ipywidgets``).
+        A `MissingDependencyError` without ipywidgets (``pip install ipywidgets``).
         """
         return Explorer(self, workers=workers)
 
@@ -361,9 +318,10 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
     X = outcome.throughput
     _, lower, upper = outcome.prediction.interval(confidence)
     at = np.searchsorted(outcome.workers, workers)
-    breakdown: dict[str, Any] = {
+    basis = {one.name: getattr(outcome, one.name) for one in fields(Basis)}
+    parts: dict[str, Any] = {
         name: value[at] if isinstance(value, np.ndarray) and len(value) else value
-        for name, value in vars(outcome.breakdown(X)).items()
+        for name, value in (basis | vars(outcome.breakdown(X))).items()
     }
     return ThroughputCurve(
         workers=workers,
@@ -377,8 +335,6 @@ def finish(model: Model, outcome: Outcome, workers: np.ndarray, confidence: floa
         sequence_length=model.sequence_length,
         dataset_size=model.job.dataset_size,
         confidence=confidence,
-        **breakdown,
-        **{name: getattr(outcome, name) for name in FROM_OUTCOME},
-        steps_per_round=outcome.steps_per_round[at] if len(outcome.steps_per_round) else NONE,
+        **parts,
         model=model,
     )

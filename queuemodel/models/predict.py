@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack, cast
 
 from ..base.checks import require_choice, require_count, require_seed
-from ..base.errors import DataError, ModelError
-from ..base.files import read_bytes
+from ..base.errors import DataError, ModelError, QueueModelWarning
+from ..base.files import count_in, read_bytes
 from ..curves.curve import ThroughputCurve, require_workers
 from ..profile.measurements import Measurement, read_measurements
 from ..profile.profile import Profile
-from ..profile.scenario import FIELDS, NUMBERS, SHARDED, SYNONYMS, Changes, Scenario, of_group
+from ..profile.scenario import FIELD_KINDS, FIELDS, NUMBERS, SHARDED, SYNONYMS, Changes, Scenario, of_group
+from ..profile.synchronization import SYNCHRONIZATIONS
 from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
 from ..simulator.links import LinkRates
@@ -141,13 +144,7 @@ def _question_of(
 
 
 def kind_of_model(data: Data, question: Scenario, kinds: Sequence[ModelKind] = MODELS) -> ModelKind:
-    """The first kind of model that has an answer.
-
-    Raises
-    ------
-    ModelError
-        The first reason why none has, and another method that has one.
-    """
+    """The first kind of model that has an answer; else a `ModelError` has the first reason, and another method."""
     reasons = [kind.refuses(data, question) for kind in kinds]
     if "" in reasons:
         return kinds[reasons.index("")]
@@ -216,9 +213,12 @@ def predict(
     >>> predict(rows, batch_size=32, workers=[8, 64])[64]
     3.64 iterations/s (3.08 to 4.09), 90 % interval
     """
-    counts = require_workers(workers).tolist()
+    counts, kinds = require_workers(workers).tolist(), list[ModelKind]([closed_network])
     data, question, measured = _question_of("predict", data, scenario, throughputs, seed, fields)
-    kind = kind_of_model(data, question, _kinds_by(method))
+    if isinstance(method, str):
+        require_choice(method, "predict: method", METHODS)
+        kinds = [kind for kind in MODELS if method in ("auto", kind.METHOD)]
+    kind = kind_of_model(data, question, kinds)
     if kind.METHOD:  # workers on parameter servers
         question.synchronization.require_workers(counts[0])
     if kind is not simulation and (name := next(iter(question.of(of_group("simulation"))), "")):
@@ -229,14 +229,6 @@ def predict(
     if isinstance(model, ClosedNetworkModel) and not isinstance(method, str):
         model = replace(model, solver=method)
     return model.throughput(counts, confidence=confidence, seed=seed)
-
-
-def _kinds_by(method: str | Solver) -> Sequence[ModelKind]:
-    """Kinds of model with this method: all, or one."""
-    if not isinstance(method, str):
-        return [closed_network]
-    require_choice(method, "predict: method", METHODS)
-    return [kind for kind in MODELS if method in ("auto", kind.METHOD)]
 
 
 def simulate(
@@ -268,11 +260,6 @@ def simulate(
     **given
         Fields of `Scenario`; of operations also settings of `queuemodel.simulator.simulate_operations`.
 
-    Raises
-    ------
-    ModelError
-        For arguments that make no sense.
-
     Examples
     --------
     >>> from queuemodel import example_profile
@@ -291,27 +278,19 @@ def simulate(
         model = cast(RoundModel, fit(profile, question.updated(strategy=strategy), seed=seed))
         return simulate_rounds(model, ranks=workers, rounds=steps, seed=seed, confidence=confidence)
     require_count(workers, "simulate: workers")
-    settings |= _operation_settings(profile, question, workers)
-    return simulate_operations(
-        question.on(profile)[0], workers=workers, steps=steps, seed=seed, confidence=confidence, progress=progress,
-        synchronization=question.synchronization, **settings,
-    )  # fmt: skip
-
-
-def _operation_settings(profile: Profile, question: Scenario, workers: int) -> dict[str, Any]:
-    """A question as settings of `simulate_operations`."""
     question.synchronization.require_workers(workers)
     profile, question = question.on(profile)
     supported = (*of_group("job"), *SimulationModel.changes)
     if unsupported := [name for name in question.specified if name not in supported]:
         raise ModelError(f"simulate: {unsupported[0]} does not apply to a simulation of operations; use `predict`")
-    speeds = question.of(("worker_speeds", "accelerator_speed"))
-    changes = on_links(question, profile).of(SimulationModel.changes)
-    settings = {name: value for name, value in changes.items() if name not in speeds}
-    if speeds:  # a slowdown is the inverse of a speed
-        slower = slowdowns(workers, question.worker_speeds, question.accelerator_speed or 1.0)
-        settings["slowdown"] = slower[:workers]
-    return settings
+    settings |= on_links(question, profile).of(SimulationModel.changes)
+    each, every = (settings.pop(name, None) for name in ("worker_speeds", "accelerator_speed"))
+    if each or every:  # a slowdown is the inverse of a speed
+        settings["slowdown"] = slowdowns(workers, each, every or 1.0)[:workers]
+    return simulate_operations(
+        profile, workers=workers, steps=steps, seed=seed, confidence=confidence, progress=progress,
+        synchronization=question.synchronization, **settings,
+    )  # fmt: skip
 
 
 def require_answerable(data: Data, question: Scenario) -> str:
@@ -385,3 +364,28 @@ def further_measurements(
         Measurement(workers=n, steps_per_second=speed, bandwidth=bandwidth, parameter_servers=servers)
         for n, bandwidth, speed in points
     ]
+
+
+def curve_of(path: Path, most: int, settings: dict[str, str]) -> ThroughputCurve:
+    """Predict a job's speeds on 1 to ``most`` nodes, each worker or rank on one, from the data at ``path``.
+
+    ``settings`` are those of `predict`, as text: ``{"strategy": "sync-ps", "bandwidth": "10Gbit/s"}``. Recorded steps
+    are solved as a closed network, if that covers the strategy, unless ``method`` specifies otherwise. An assumed
+    strategy of throughputs is a warning.
+    """
+    known: dict[str, Callable[[str], Any]] = {name: partial(kind, what=name) for name, kind in FIELD_KINDS.items()}
+    known |= {"method": str, "seed": count_in}
+    for name in (name for name in settings if name not in known):
+        raise ModelError(f"{name} is not a setting of a prediction; specify some of {', '.join(known)}")
+    fields = {name: known[name](text) for name, text in settings.items()}
+    data, min_workers = load(path), 1
+    if isinstance(data, Profile) and data.steps and fields.get("strategy", "async-ps") in SYNCHRONIZATIONS:
+        numbers = {name: value for name, value in fields.items() if name in ("strategy", *NUMBERS.values())}
+        waiting = Scenario(**numbers).synchronization
+        min_workers = waiting.least_workers  # a server that takes k gradients at once needs k workers
+        if waiting.solvable:  # milliseconds a curve, where simulations take seconds
+            fields.setdefault("method", "mva")
+    curve = predict(cast(Data, data), workers=range(min_workers, most + 1), **fields)
+    if curve.assumption:
+        warnings.warn(f"{path}: {curve.assumption}", QueueModelWarning, stacklevel=2)
+    return curve

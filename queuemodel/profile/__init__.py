@@ -9,25 +9,7 @@ from .scenario import Scenario
 from .synchronization import SYNCHRONIZATIONS, Synchronization
 
 __all__ = [
-    "SYNCHRONIZATIONS",
-    "Bucket",
-    "Cluster",
-    "Gradient",
-    "Job",
-    "Measurement",
-    "Measurements",
-    "NoiseScale",
-    "Operation",
-    "Profile",
-    "Round",
-    "Scenario",
-    "Source",
-    "Step",
-    "Synchronization",
-    "copy_examples",
-    "example_files",
-    "example_profile",
-    "example_throughputs",
-    "noise_scale",
-    "read_measurements",
+    "SYNCHRONIZATIONS", "Bucket", "Cluster", "Gradient", "Job", "Measurement", "Measurements", "NoiseScale",
+    "Operation", "Profile", "Round", "Scenario", "Source", "Step", "Synchronization", "copy_examples", "example_files",
+    "example_profile", "example_throughputs", "noise_scale", "read_measurements",
 ]  # fmt: skip

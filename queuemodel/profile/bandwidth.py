@@ -36,13 +36,18 @@ def nominal_bandwidth(profile: Profile) -> float | None:
     return profile.cluster.bandwidth or (math.inf if loopback else None)
 
 
+def transfers(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
+    """Payload bytes and seconds of fetches and of pushes, shape (2, steps)."""
+    sizes, seconds = ("fetched_bytes", "pushed_bytes"), ("fetch", "push")
+    return np.array([*map(profile.values, sizes)]), np.array([*map(profile.values, seconds)])
+
+
 def best_rates(profile: Profile) -> tuple[float, float] | None:
     """Payload bytes/s of fetches and of pushes in the best step of one worker whose link is not full; else None."""
     traced = len(profile.steps) >= LEAST_STEPS and all(step.operations for step in profile.steps)
     if not traced or profile.cluster.workers > 1 or nominal_bandwidth(profile) == math.inf:
         return None
-    ways = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
-    sizes, seconds = (np.array([profile.values(way[i]) for way in ways]) for i in (0, 1))
+    sizes, seconds = transfers(profile)
     if not (sizes > 0).all() or not (seconds > 0).all():
         return None
     rates = sizes / seconds

@@ -23,10 +23,7 @@ class Gather(NamedTuple):
 def read_gathers(source: Any) -> tuple[Gather, ...]:
     """Read a CSV with columns bytes, nodes, time (with unit) or time_us, and perhaps gpus_per_node.
 
-    Raises
-    ------
-    DataError
-        One line that names the file, the line and the column; without a row of several nodes.
+    A `DataError` names file, line and column, or that no row is of several nodes.
     """
     optional = ("time", "time_us", "gpus_per_node")
     found = []

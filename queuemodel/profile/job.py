@@ -35,51 +35,26 @@ def require_bandwidth(bandwidth: Any, what: str = "bandwidth", *, error: type[Qu
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how a profile was taken.
-
-    Attributes
-    ----------
-    framework, framework_version : str
-    method : str
-        What recorded it: ``"run-metadata"``, ``"xplane"``, or another tool's name.
-    style : {"", "graph", "parameter-server-strategy"}
-        Sessions of TensorFlow 1, or TensorFlow 2.
-    taken_at : str
-        ISO 8601, or "" when not known.
-    hosts : dict of str to str
-        Task (``"worker:0"``, ``"ps:0"``) to host name or address.
-    """
+    """Where and how a profile was taken."""
 
     framework: str
     framework_version: str = ""
-    method: str = ""
-    style: str = ""
-    taken_at: str = ""
-    hosts: dict[str, str] = {}
+    method: str = ""  # What recorded it: "run-metadata", "xplane", or another tool's name
+    style: str = ""  # "graph" of sessions of TensorFlow 1, "parameter-server-strategy" of TensorFlow 2, or ""
+    taken_at: str = ""  # ISO 8601, or "" when not known
+    hosts: dict[str, str] = {}  # Task ("worker:0", "ps:0") to host name or address
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The machines that were profiled.
-
-    Attributes
-    ----------
-    workers, parameter_servers : int
-    bandwidth : float or None
-        Nominal bytes per second of each host's link, one direction; None when not known.
-    congestion_control : {"unknown", "cubic", "reno", "bbr"}
-        TCP's in the hosts.
-    buffer : float or None
-        Seconds that a packet waits at a full link, 0 where each connection has a queue of its own; None when not known.
-    origins : dict of str to str
-        Sources of these two, by name: ``"recorded"`` (from a host) or ``"given"`` (from the user).
-    """
+    """The machines that were profiled."""
 
     workers: int = 1
     parameter_servers: int = 1
-    bandwidth: float | None = None
-    congestion_control: str = "unknown"
+    bandwidth: float | None = None  # Nominal bytes per second of each host's link, one direction; None when not known
+    congestion_control: str = "unknown"  # TCP's in the hosts: "unknown", "cubic", "reno" or "bbr"
+    #: Seconds that a packet waits at a full link, 0 where each connection has a queue of its own; None when not known
     buffer: float | None = None
-    origins: dict[str, str] = {}
+    origins: dict[str, str] = {}  # Sources of these two, by name: "recorded" (from a host) or "given" (from the user)
 
     def __post_init__(self) -> None:
         require_counts(self, workers=(1, MOST_WORKERS), parameter_servers=(1, MOST_SERVERS))
@@ -99,37 +74,19 @@ def specified_network(**network: Any) -> dict[str, Any]:
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The training job, independent of its machines.
-
-    Attributes
-    ----------
-    name : str
-    batch_size : int
-        Examples per step and worker.
-    parameter_bytes : int
-        All parameters together.
-    tensors : int
-        How many tensors they are.
-    dataset_size : int or None
-        Examples per epoch, when known.
-    shard_bytes : list of int
-        Parameter bytes on each server, in order; empty when not known.
-    """
+    """The training job, independent of its machines."""
 
     name: str = ""
-    batch_size: int
-    parameter_bytes: int
-    tensors: int
-    dataset_size: int | None = None
-    shard_bytes: list[int] = []
+    batch_size: int  # Examples per step and worker
+    parameter_bytes: int  # All parameters together
+    tensors: int  # How many tensors they are
+    dataset_size: int | None = None  # Examples per epoch, when known
+    shard_bytes: list[int] = []  # Parameter bytes on each server, in order; empty when not known
 
     def __post_init__(self) -> None:
         require_counts(
-            self,
-            batch_size=(1, MOST_EXAMPLES),
-            parameter_bytes=(0, MOST_BYTES),
-            tensors=(0, 10**9),
+            self, batch_size=(1, MOST_EXAMPLES), parameter_bytes=(0, MOST_BYTES), tensors=(0, 10**9),
             dataset_size=(1, MOST_EXAMPLES),
-        )
+        )  # fmt: skip
         for size in self.shard_bytes:
             require_count(size, "shard_bytes", least=0, most=MOST_BYTES, error=DataError)

@@ -28,6 +28,7 @@ def read_log(
     Of TorchTitan, the median of the logged steps without their first tenth, in tokens; so, too, of the rates of a
     device that Lightning's ThroughputMonitor logs to the metrics.csv of a CSVLogger, in batches, or in samples with a
     batch size. Of Hugging Face's Trainer the summary at its end, ``train_steps_per_second``, start-up included.
+    A log with none of these is a `DataError`.
 
     Parameters
     ----------
@@ -38,11 +39,6 @@ def read_log(
     batch_size : int, optional
         Per GPU and step: tokens of a TorchTitan log (local batch size times sequence length; without it, a step is one
         token), and examples of the others, with those of accumulation (a summary then needs no rounded steps).
-
-    Raises
-    ------
-    DataError
-        Where a log has none of these.
     """
     require_count(gpus, "gpus", most=MOST_WORKERS, error=DataError)
     if batch_size is not None:

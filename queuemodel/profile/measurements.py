@@ -102,21 +102,11 @@ MEASURED_ALONE = "a step is one unit of work, as there is no batch size"
 
 @dataclass(frozen=True, repr=False)
 class Measurements(Result, Sequence[Measurement]):
-    """A table of measurements.
-
-    Attributes
-    ----------
-    rows : tuple of Measurement
-    strategy : str
-        What the columns say of it: ``"all-reduce"`` for times or rates of iterations and for GPUs on nodes; "" where
-        they do not.
-    note : str
-        What was assumed in reading.
-    """
+    """A table of measurements."""
 
     rows: tuple[Measurement, ...]
-    strategy: str = ""
-    note: str = ""
+    strategy: str = ""  # By its columns: "all-reduce" for times or rates of iterations and for GPUs on nodes, or ""
+    note: str = ""  # What was assumed in reading
 
     def __len__(self) -> int:
         return len(self.rows)

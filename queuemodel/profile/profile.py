@@ -27,31 +27,19 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One recorded step of one worker (seconds and bytes).
 
     The phases may overlap: their sum exceeds `step_time` by `overlap` less idle time (docs/explanation/time).
-
-    Attributes
-    ----------
-    step_time : float
-        From the step's start to the next one's, or to its own end for a step that none follows.
-    fetch, compute, push, update : float
-        Length of the union of the intervals in which parameters were received, the worker computed, gradients were
-        received by the server, and the server applied updates.
-    fetched_bytes, pushed_bytes : int
-        Payload received by the worker and by the servers.
-    overlap : float
-        Seconds in which the worker computed while parameters or gradients were in transmission.
-    operations : list of Operation
-        The step's operations with their dependencies, for trace-driven simulation; may be empty.
     """
 
-    step_time: float
+    step_time: float  # From the step's start to the next one's, or to its own end for a step that none follows
+    #: fetch, compute, push, update: Length of the union of the intervals in which parameters were received, the worker
+    #: computed, gradients were received by the server, and the server applied updates
     fetch: float
     compute: float
     push: float
     update: float
-    fetched_bytes: int
-    pushed_bytes: int
-    overlap: float = 0.0
-    operations: list[Operation] = []
+    fetched_bytes: int  # Payload received by the worker
+    pushed_bytes: int  # Payload received by the servers
+    overlap: float = 0.0  # Seconds in which the worker computed while parameters or gradients were in transmission
+    operations: list[Operation] = []  # With their dependencies, for trace-driven simulation; may be empty
 
     def __post_init__(self) -> None:
         require_counts(self, fetched_bytes=(0, MOST_BYTES), pushed_bytes=(0, MOST_BYTES))
@@ -92,21 +80,7 @@ class _Header(msgspec.Struct):
 
 
 class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A profile of two nodes: source, cluster, job, one record per step, and measured throughputs if any.
-
-    Attributes
-    ----------
-    source : Source
-    cluster : Cluster
-    job : Job
-    steps : list of Step
-    rounds : list of Round
-        Of synchronous training, of each rank, of runs with different numbers of ranks.
-    throughputs : list of Measurement
-        Measured for other node counts; used together with the steps in one fit.
-    gradient_norms : list of GradientNorms
-        Of a few steps that lie close together, all of as many workers; `noise_scale` is made of them.
-    """
+    """A profile of two nodes: source, cluster, job, one record per step, and measured throughputs if any."""
 
     format: str = FORMAT
     version: int = FORMAT_VERSION
@@ -114,9 +88,9 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     cluster: Cluster = Cluster()
     job: Job
     steps: list[Step] = []
-    rounds: list[Round] = []
-    throughputs: list[Measurement] = []
-    gradient_norms: list[GradientNorms] = []
+    rounds: list[Round] = []  # Of synchronous training, of each rank, of runs with different numbers of ranks
+    throughputs: list[Measurement] = []  # Measured for other node counts; used together with the steps in one fit
+    gradient_norms: list[GradientNorms] = []  # Of a few steps that lie close together, all of as many workers
 
     def __post_init__(self) -> None:
         require_format(self.format, self.version, FORMAT, FORMAT_VERSION)
@@ -178,13 +152,7 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
-        """Read a profile.
-
-        Raises
-        ------
-        DataError
-            One line that names the file, the field and what is wrong.
-        """
+        """Read a profile; raises `DataError` in one line that names file, field and fault."""
         return cls.from_json(read_bytes(path), where=str(path))
 
     @classmethod
@@ -221,11 +189,10 @@ class Profile(Result, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Mean, standard deviation, least and largest of each step field, and of rounds by their number of ranks."""
         measures = {name: self.values(name) for name in (STEP_FIELDS if self.steps else [])}
         for ranks in sorted({one.ranks for one in self.rounds}):
-            own = [one for one in self.rounds if one.ranks == ranks]
-            measures[f"round_time of {counted(ranks, 'rank')}"] = np.array([one.round_time for one in own])
-            measures[f"computed of {counted(ranks, 'rank')}"] = np.array([one.computed for one in own])
-            if any(one.waited for one in own):
-                measures[f"waited of {counted(ranks, 'rank')}"] = np.array([one.waited for one in own])
+            for name in ("round_time", "computed", "waited"):
+                seconds = np.array([getattr(one, name) for one in self.rounds if one.ranks == ranks])
+                if name != "waited" or seconds.any():
+                    measures[f"{name} of {counted(ranks, 'rank')}"] = seconds
         return [
             {
                 "field": name,

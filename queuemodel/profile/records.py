@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -25,48 +25,37 @@ MOST_BYTES = 10**15
 MOST_SERVERS, MOST_RANKS = 1000, 100_000
 
 
+def require_seconds(where: str, *, positive: bool = False, **times: float) -> None:
+    """Refuse times that are not within a step (raises DataError, which the decoder places in its file)."""
+    for field, seconds in times.items():
+        what = f"{where}{field}"
+        require_number(seconds, what, unit="seconds", positive=positive, largest=LONGEST_STEP, error=DataError)
+
+
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One operation of a step (times in seconds from the start of its step).
+    """One operation of a step (times in seconds from the start of its step)."""
 
-    Attributes
-    ----------
-    kind : {"fetch", "compute", "push", "update"}, or that of a collective
-        A parameter transfer, a computation on the worker, a gradient transfer, or an update on the server; or what
-        ranks do together: ``"all-reduce"``, ``"reduce-scatter"``, ``"all-gather"``, ``"all-to-all"``, ``"broadcast"``.
-    name : str
-        Of the tensor or of the operation, unique within its step and kind.
-    start, end : float
-        As recorded. A transfer's interval starts with its request, so it contains waiting for other transfers, and a
-        collective's when this rank comes to it, so it contains waiting for other ranks.
-    bytes : int
-        Payload of a transfer; of a collective the whole data, gathered or before it is scattered; 0 otherwise.
-    server : int
-        Index of the parameter server that a transfer or update belongs to.
-    after : list of int
-        Indices, in the step's list, of the operations that must end before this one can start.
-    group : str
-        Process group of a collective.
-    """
-
+    #: A parameter transfer, a computation on the worker, a gradient transfer, or an update on the server; or what ranks
+    #: do together
     kind: Kind
-    name: str
+    name: str  # Of the tensor or of the operation, unique within its step and kind
+    #: start, end: As recorded. A transfer's interval starts with its request, so it contains waiting for other
+    #: transfers, and a collective's when this rank comes to it, so it contains waiting for other ranks
     start: float
     end: float
-    bytes: int = 0
-    server: int = 0
-    after: list[int] = []
-    group: str = ""
+    bytes: int = 0  # Payload of a transfer; of a collective the whole data, gathered or before it is scattered
+    server: int = 0  # Index of the parameter server that a transfer or update belongs to
+    after: list[int] = []  # Indices, in the step's list, of the operations that must end before this one can start
+    group: str = ""  # Process group of a collective
 
     def __post_init__(self) -> None:
-        where = f"operation {self.name!r}"
-        require_choice(self.kind, f"{where}: kind", OPERATION_KINDS, error=DataError)
-        limits: dict[str, Any] = {"unit": "seconds", "largest": LONGEST_STEP, "error": DataError}
-        require_number(self.start, f"{where}: start", **limits)
-        require_number(self.end, f"{where}: end", **limits)
+        where = f"operation {self.name!r}: "
+        require_choice(self.kind, f"{where}kind", OPERATION_KINDS, error=DataError)
+        require_seconds(where, start=self.start, end=self.end)
         if self.start > self.end:
-            raise DataError(f"{where}: end must not be before its start, {self.start!r} s, got {self.end!r} s")
-        require_count(self.bytes, f"{where}: bytes", least=0, most=MOST_BYTES, error=DataError)
-        require_count(self.server, f"{where}: server", least=0, most=MOST_SERVERS - 1, error=DataError)
+            raise DataError(f"{where}end must not be before its start, {self.start!r} s, got {self.end!r} s")
+        require_count(self.bytes, f"{where}bytes", least=0, most=MOST_BYTES, error=DataError)
+        require_count(self.server, f"{where}server", least=0, most=MOST_SERVERS - 1, error=DataError)
 
 
 class Gradient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +65,8 @@ class Gradient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ready: float  # Seconds from the start of the round until it was computed
 
     def __post_init__(self) -> None:
-        _require_bytes_and_times(self, "gradient", ("ready",))
+        require_count(self.bytes, "gradient: bytes", most=MOST_BYTES, error=DataError)
+        require_seconds("gradient: ", ready=self.ready)
 
 
 class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +80,8 @@ class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: float
 
     def __post_init__(self) -> None:
-        _require_bytes_and_times(self, "bucket", ("ready", "begin", "end"))
+        require_count(self.bytes, "bucket: bytes", most=MOST_BYTES, error=DataError)
+        require_seconds("bucket: ", ready=self.ready, begin=self.begin, end=self.end)
         if not self.ready <= self.end or not self.begin <= self.end:
             raise DataError(f"bucket: end must not be before it was ready and began, got {self.end!r} s")
 
@@ -118,12 +109,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         require_count(self.rank, "round: rank", least=0, most=self.ranks - 1, error=DataError)
         require_count(self.number, "round: number", least=0, most=10**12, error=DataError)
         where = f"round {self.number} of rank {self.rank}"
-        limits: dict[str, Any] = {"unit": "seconds", "largest": LONGEST_STEP, "error": DataError}
-        require_number(self.round_time, f"{where}: round_time", positive=True, **limits)
+        require_seconds(f"{where}: ", positive=True, round_time=self.round_time)
         latest = 1.001 * self.round_time + 1e-3
         ends = (*(g.ready for g in self.gradients), *(b.end for b in self.buckets))
         for seconds in (self.waited, self.computed, *ends):
-            require_number(seconds, f"{where}: times", **limits)
+            require_seconds(f"{where}: ", times=seconds)
             if seconds > latest:
                 raise DataError(f"{where}: times must be within round_time, {self.round_time!r} s, got {seconds!r} s")
         for index, one in enumerate(self.operations):
@@ -133,12 +123,6 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 raise DataError(f"{where}: operation {one.name!r}: after must name operations before it in the list")
         if any(one.ready > other.ready for one, other in itertools.pairwise(self.buckets)):
             raise DataError(f"{where}: buckets must be in the order in which they were ready")
-
-
-def _require_bytes_and_times(value: Gradient | Bucket, what: str, times: tuple[str, ...]) -> None:
-    require_count(value.bytes, f"{what}: bytes", most=MOST_BYTES, error=DataError)
-    for field in times:
-        require_number(getattr(value, field), f"{what}: {field}", unit="seconds", largest=LONGEST_STEP, error=DataError)
 
 
 #: Squared norms of single-precision gradients end here.

@@ -133,13 +133,23 @@ def _algorithm(names: Iterable[str], method: str) -> Kind:
     return Kind("name", check, names=known)
 
 
+SCHEME, COLLECTIVE = _algorithm(SCHEME_NAMES, "schedule"), _algorithm(COLLECTIVES, "time")
+#: What the help of a group's fields begins with.
+APPLIES_TO = {"rounds": "all-reduce: ", "sharded": "fsdp, hsdp: ", "simulation": "Simulation: "}
+
+
 def _ask(
     group: str, section: str, help: str, kind: Kind, effect: Callable[[Profile, Any], Profile] | None = None
 ) -> Any:
     """A field: the group of commands' options that it is of, its section in their help (*: in the short one, too)."""
-    common, section = section.endswith("*"), section.rstrip("*")
-    words = {"group": group, "section": section, "common": common, "help": help, "kind": kind, "effect": effect}
-    return field(default=None, metadata=words)
+    about = {"section": section.rstrip("*"), "common": section.endswith("*"), "help": APPLIES_TO.get(group, "") + help}
+    return field(default=None, metadata={"group": group, "kind": kind, "effect": effect, **about})
+
+
+_table, _machine, _round, _sharded, _network = (
+    partial(_ask, group) for group in ("throughputs", "machines", "rounds", "sharded", "network")
+)
+_job, _simulated = partial(_ask, "job", SYNC), partial(_ask, "simulation", SIMULATION)
 
 
 class Changes(TypedDict, total=False):
@@ -192,117 +202,75 @@ class Scenario:
     """A question about a job; None is as profiled."""
 
     strategy: str | None = _ask("job", SYNC + "*", "How workers synchronize.", choice(STRATEGIES, CALLED))
-    k: int | None = _ask("job", SYNC, "k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS))
-    backup_workers: int | None = _ask(
-        "job", SYNC, "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
+    k: int | None = _job("k-sync, k-async and their batch forms: results per update.", count(MOST_RESULTS))
+    backup_workers: int | None = _job(
+        "sync-ps: workers whose results a round does not wait for.", count(MOST_RESULTS, 0)
     )
-    staleness_bound: int | None = _ask(
-        "job", SYNC, "bounded-staleness: steps that a worker may be ahead of the slowest.", count(MOST_RESULTS, 0)
+    staleness_bound: int | None = _job(
+        "bounded-staleness: steps that a worker may be ahead of the slowest.", count(MOST_RESULTS, 0)
     )
     form: str | None = _ask(
-        "form",
-        SIMULATION,
-        "Stations of a server: transmit link, receive link and update, or a single one.",
+        "form", SIMULATION, "Stations of a server: transmit link, receive link and update, or a single one.",
         choice(NETWORK_FORMS),
+    )  # fmt: skip
+    parameter_bytes: float | None = _table("Job", "Throughputs alone: size of all parameters, like 98MB.", SIZE)
+    sparse_gradients: bool | None = _table(
+        "Job", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
     )
-    parameter_bytes: float | None = _ask(
-        "throughputs", "Job", "Throughputs alone: size of all parameters, like 98MB.", SIZE
+    parameters: float | None = _table(
+        "Job", "Tables of fsdp, hsdp and zero-1: number of parameters, like 7e9.", POSITIVE
     )
-    sparse_gradients: bool | None = _ask(
-        "throughputs", "Job", "Throughputs of sync-ps or all-reduce alone: most parameters are embeddings.", FLAG
+    layers: int | None = _table("Job", "The same: layers whose parameters are gathered together.", count(10_000))
+    precision: str | None = _table("Job", "The same: of gathered parameters.", choice(PRECISIONS))
+    gathers: object | None = _table(
+        "Network", "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).", GATHERS
     )
-    parameters: float | None = _ask(
-        "throughputs", "Job", "Tables of fsdp, hsdp and zero-1: number of parameters, like 7e9.", POSITIVE
-    )
-    layers: int | None = _ask(
-        "throughputs", "Job", "The same: layers whose parameters are gathered together.", count(10_000)
-    )
-    precision: str | None = _ask("throughputs", "Job", "The same: of gathered parameters.", choice(PRECISIONS))
-    gathers: object | None = _ask(
-        "throughputs", "Network", "The same: CSV of all-gathers measured on the cluster (bytes,nodes,time).", GATHERS
-    )
-    parameter_servers: int | None = _ask("machines", "Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
+    parameter_servers: int | None = _machine("Cluster*", "Number of parameter servers.", count(MOST_SERVERS))
     shards: tuple[float, ...] | None = _ask(
         "shards", "Cluster", "Relative sizes of the servers' shards, if uneven.", replace(POSITIVE, most=MOST_SERVERS)
     )
-    bandwidth: float | None = _ask("machines", "Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
-    other_traffic: float | None = _ask(
-        "machines", "Network", "Other traffic on these links: a share like 30%, or a bandwidth.", TRAFFIC
+    bandwidth: float | None = _machine("Network*", "Bandwidth of each node's link, like 10Gbit/s.", LINK)
+    other_traffic: float | None = _machine(
+        "Network", "Other traffic on these links: a share like 30%, or a bandwidth.", TRAFFIC
     )
-    accelerator_speed: float | None = _ask(
-        "machines", "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
+    accelerator_speed: float | None = _machine(
+        "Cluster", "Relative speed of the accelerators; 2 halves the computation.", POSITIVE
     )
-    worker_speeds: tuple[float, ...] | None = _ask(
-        "machines", "Cluster", "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.", WORKER_SPEEDS
+    worker_speeds: tuple[float, ...] | None = _machine(
+        "Cluster", "Relative speed of each worker; 1*4,0.5 halves it from the 5th on.", WORKER_SPEEDS
     )
-    batch_size: int | None = _ask("machines", "Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
-    latency: float | None = _ask("rounds", "Network", "all-reduce: time per message, like 50us.", seconds(1e9))
-    bucket_bytes: float | None = _ask("rounds", SYNC, "all-reduce: largest bucket, like 25MB.", SIZE)
-    scheme: str | object | None = _ask(
-        "rounds",
-        SYNC,
-        "all-reduce: how a framework groups gradients and sends them.",
-        _algorithm(SCHEME_NAMES, "schedule"),
+    batch_size: int | None = _machine("Job*", "Mini-batch size per worker.", count(MOST_EXAMPLES))
+    latency: float | None = _round("Network", "time per message, like 50us.", seconds(1e9))
+    bucket_bytes: float | None = _round(SYNC, "largest bucket, like 25MB.", SIZE)
+    scheme: str | object | None = _round(SYNC, "how a framework groups gradients and sends them.", SCHEME)
+    collective: str | object | None = _round(SYNC, "algorithm of the collective.", COLLECTIVE)
+    accumulation: int | None = _round(SYNC, "steps between two reductions.", count(10_000))
+    gradient_precision: str | None = _round(SYNC, "half precision halves gradients.", choice(GRADIENT_PRECISIONS))
+    gpus_per_node: int | None = _round("Cluster*", "GPUs, or ranks, per node.", count(10_000))
+    inside_bandwidth: float | None = _round("Network", "bandwidth between ranks of a node.", LINK)
+    shard_group: int | None = _sharded("Cluster", "ranks that share a copy of the model; 0: all.", count(10**6, 0))
+    reshard: bool | None = _sharded(SYNC, "no to gather parameters once a step (ZeRO-2).", SWITCH)
+    prefetch: int | None = _sharded(
+        SYNC, "units gathered ahead of the one that computes; 0: each when it is needed.", count(1000, 0)
     )
-    collective: str | object | None = _ask(
-        "rounds", SYNC, "all-reduce: algorithm of the collective.", _algorithm(COLLECTIVES, "time")
-    )
-    accumulation: int | None = _ask("rounds", SYNC, "all-reduce: steps between two reductions.", count(10_000))
-    gradient_precision: str | None = _ask(
-        "rounds", SYNC, "all-reduce: half precision halves gradients.", choice(GRADIENT_PRECISIONS)
-    )
-    gpus_per_node: int | None = _ask("rounds", "Cluster*", "all-reduce: GPUs, or ranks, per node.", count(10_000))
-    inside_bandwidth: float | None = _ask("rounds", "Network", "all-reduce: bandwidth between ranks of a node.", LINK)
-    shard_group: int | None = _ask(
-        "sharded", "Cluster", "fsdp, hsdp: ranks that share a copy of the model; 0: all.", count(1_000_000, 0)
-    )
-    reshard: bool | None = _ask("sharded", SYNC, "fsdp, hsdp: no to gather parameters once a step (ZeRO-2).", SWITCH)
-    prefetch: int | None = _ask(
-        "sharded",
-        SYNC,
-        "fsdp, hsdp: units gathered ahead of the one that computes; 0: each when it is needed.",
-        count(1000, 0),
-    )
-    batches_ahead: int | None = _ask(
-        "rounds", "Job", "all-reduce: batches that each rank's loader keeps ready; 2 as profiled.", count(100)
-    )
-    nodes_per_rack: int | None = _ask(
-        "rounds", "Network", "all-reduce: nodes per rack; requires --oversubscription.", count(1_000_000)
-    )
-    oversubscription: float | None = _ask(
-        "rounds", "Network", "all-reduce: bandwidth of a rack's nodes over that of its uplink.", POSITIVE
-    )
-    transfer_order: str | None = _ask(
-        "simulation", SIMULATION, "Simulation: order in which tensors are sent.", choice(TRANSFER_ORDERS)
-    )
-    sharding: str | None = _ask(
-        "simulation",
-        SIMULATION,
-        "Simulation: how tensors are assigned to another number of servers.",
-        choice(SHARDINGS),
-    )
-    straggler_probability: float | None = _ask(
-        "simulation", SIMULATION, "Simulation: probability that a computation is slowed down.", SHARE
-    )
-    straggler_slowdown: float | None = _ask(
-        "simulation", SIMULATION, "Simulation: factor of such a slowdown.", POSITIVE
-    )
+    batches_ahead: int | None = _round("Job", "batches that each rank's loader keeps ready; 2 as profiled.", count(100))
+    nodes_per_rack: int | None = _round("Network", "nodes per rack; requires --oversubscription.", count(10**6))
+    oversubscription: float | None = _round("Network", "bandwidth of a rack's nodes over that of its uplink.", POSITIVE)
+    transfer_order: str | None = _simulated("order in which tensors are sent.", choice(TRANSFER_ORDERS))
+    sharding: str | None = _simulated("how tensors are assigned to another number of servers.", choice(SHARDINGS))
+    straggler_probability: float | None = _simulated("probability that a computation is slowed down.", SHARE)
+    straggler_slowdown: float | None = _simulated("factor of such a slowdown.", POSITIVE)
     worker_bandwidth: tuple[float, ...] | None = _ask(
-        "simulation",
-        "Network",
-        "Simulation: payload bandwidth of each worker's link; 50Mbit/s*3,20Mbit/s lowers it from the 4th on.",
-        WORKER_LINKS,
+        "simulation", "Network",
+        "payload bandwidth of each worker's link; 50Mbit/s*3,20Mbit/s lowers it from the 4th on.", WORKER_LINKS,
+    )  # fmt: skip
+    congestion_control: str | None = _network(
+        "Network", "TCP congestion control of the nodes.", choice(CONGESTION_CONTROLS), Profile.with_network
     )
-    congestion_control: str | None = _ask(
-        "network", "Network", "TCP congestion control of the nodes.", choice(CONGESTION_CONTROLS), Profile.with_network
-    )
-    buffer: float | None = _ask(
-        "network",
-        "Network",
-        "Longest delay in a link's queue, like 12ms; 0 for a queue per connection (fq_codel).",
-        seconds(LONGEST_BUFFER),
-        lambda p, seconds: p.with_network(buffer=seconds),
-    )
+    buffer: float | None = _network(
+        "Network", "Longest delay in a link's queue, like 12ms; 0 for a queue per connection (fq_codel).",
+        seconds(LONGEST_BUFFER), lambda p, seconds: p.with_network(buffer=seconds),
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         self._take(self.specified)
@@ -341,27 +309,27 @@ class Scenario:
 
         Traffic that does not give way, as datagrams: the job's connections share the rest.
         """
-        bandwidth, other = self.bandwidth or nominal, self.other_traffic
-        if not other:
-            return self.bandwidth
-        if bandwidth is None:
-            raise ModelError("other_traffic needs the bandwidth of the links; specify bandwidth")
-        left = bandwidth * (1.0 - other) if other < 1.0 else bandwidth - other
-        if left <= 0:
-            raise ModelError(f"other_traffic must be less than the links' {bandwidth:.4g} B/s, got {other:.4g} B/s")
-        return left
+        left, other = self.bandwidth or nominal, self.other_traffic
+        if other:
+            if left is None:
+                raise ModelError("other_traffic needs the bandwidth of the links; specify bandwidth")
+            if other >= left:
+                raise ModelError(f"other_traffic must be less than the links' {left:.4g} B/s, got {other:.4g} B/s")
+            left = left * (1.0 - other) if other < 1.0 else left - other
+        return None if left == nominal else left
 
     def on(self, profile: Profile) -> tuple[Profile, Scenario]:
         """The profile with this scenario's effects, and its other specified values that differ from the machines'."""
         own: dict[str, Any] = {"bandwidth": profile.cluster.bandwidth, "batch_size": profile.job.batch_size}
         if self.sharding is None:
             own["parameter_servers"] = profile.cluster.parameter_servers
-        done = [name for name, value in own.items() if getattr(self, name) == value]
-        for name, effect in EFFECTS.items():
-            if (value := getattr(self, name)) is not None:
-                profile = effect(profile, value)
-                done.append(name)
-        return profile, replace(self, **dict.fromkeys(done))
+        for name, value in self.of(EFFECTS).items():
+            profile, own[name] = EFFECTS[name](profile, value), value
+        return profile, self.relative_to(own)
+
+    def relative_to(self, own: Mapping[str, Any]) -> Scenario:
+        """This scenario without the values that the machines have anyway."""
+        return replace(self, **{name: None for name, value in own.items() if getattr(self, name) == value})
 
     def of(self, names: Iterable[str]) -> dict[str, Any]:
         """The fields of these names that differ from the profile."""
@@ -392,14 +360,10 @@ ARGUMENTS = ("workers", "method", "throughputs", "confidence", "seed", "progress
 SYNONYMS = {"ranks_per_node": "gpus_per_node"}
 #: Fields that go together.
 PAIRS = (
-    ("precision", "parameters"),
-    ("gathers", "parameters"),
-    ("inside_bandwidth", "gpus_per_node"),
-    ("nodes_per_rack", "oversubscription"),
-    ("oversubscription", "nodes_per_rack"),
-    ("straggler_probability", "straggler_slowdown"),
-    ("straggler_slowdown", "straggler_probability"),
-)
+    ("precision", "parameters"), ("gathers", "parameters"), ("inside_bandwidth", "gpus_per_node"),
+    ("nodes_per_rack", "oversubscription"), ("oversubscription", "nodes_per_rack"),
+    ("straggler_probability", "straggler_slowdown"), ("straggler_slowdown", "straggler_probability"),
+)  # fmt: skip
 FIELDS: dict[str, Field[Any]] = {one.name: one for one in fields(Scenario)}
 FIELD_KINDS: dict[str, Kind] = {name: one.metadata["kind"] for name, one in FIELDS.items()}
 EFFECTS = {name: effect for name, one in FIELDS.items() if (effect := one.metadata["effect"])}

@@ -42,10 +42,7 @@ SYNCHRONIZATIONS = {
 class Synchronization:
     """How a job trains on parameter servers (Dutta et al., 2018, name the ways with k results).
 
-    Raises
-    ------
-    ModelError
-        For another name, or a number that it cannot have.
+    A `ModelError` for another name, or a number that it cannot have.
     """
 
     name: str = "async-ps"

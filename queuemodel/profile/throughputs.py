@@ -15,16 +15,14 @@ from .measurements import Measurement
 from .profile import Profile
 
 _NUMBERS = constants(__package__)["throughputs"]
+EXPECTED = "expected a Profile or measurements, got {}; load reads files, read_measurements tables"
 STEP_ERROR, LEAST_GROWTH = _NUMBERS["step_error"], _NUMBERS["least_growth"]
 
 
 def require_measured(data: Any, where: str) -> None:
     """Refuse what is neither a profile nor a list of measurements: for example the path of a file."""
     if isinstance(data, (str, bytes)) or not isinstance(data, (Profile, Iterable)):
-        raise ModelError(
-            f"{where}: expected a Profile or measurements, got {type(data).__name__}; "
-            "load reads files, read_measurements tables"
-        )
+        raise ModelError(f"{where}: {EXPECTED.format(type(data).__name__)}")
 
 
 def traced_throughput(profile: Profile) -> Measurement:
@@ -48,12 +46,8 @@ def traced_throughput(profile: Profile) -> Measurement:
 def as_throughputs(measured: Iterable[Measurement | Profile]) -> list[Measurement]:
     """Throughputs as they are, and what profiles of several workers show (`traced_throughput`)."""
     found = [traced_throughput(one) if isinstance(one, Profile) else one for one in measured]
-    for one in found:
-        if not isinstance(one, Measurement):
-            raise ModelError(
-                f"expected a Profile or measurements, got {type(one).__name__}; "
-                "load reads files, read_measurements tables"
-            )
+    for other in (one for one in found if not isinstance(one, Measurement)):
+        raise ModelError(EXPECTED.format(type(other).__name__))
     return found
 
 

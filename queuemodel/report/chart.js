@@ -79,12 +79,10 @@ function drawChart(host, { title, x, y, marks, hover, height = 340 }) {
 
 /** A line below a picture that has the text of the place nearest to the pointer, which a rule marks. */
 function readout(picture, texts, xs) {
-  const words = document.createElement("p");
-  words.className = "readout";
+  const hint = "Point at the figure for values.";
+  const words = h("p", { class: "readout" }, hint);
   const { y, height } = picture.querySelector("clipPath rect").getBBox();
   const rule = svg("line", { y1: y, y2: y + height, class: "rule" });
-  const hint = "Point at the figure for values.";
-  words.textContent = hint;
   picture.append(rule);
   picture.addEventListener("pointermove", (event) => {
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse()).x;
@@ -105,17 +103,8 @@ function text(x, y, words, attributes = {}) {
 }
 
 function legend(marks) {
-  const list = document.createElement("ul");
-  list.className = "legend";
-  for (const mark of marks.filter((one) => one.label)) {
-    const item = document.createElement("li");
-    const sample = document.createElement("span");
-    sample.className = `sample ${mark.kind} ${mark.class || ""}`;
-    if (mark.color) sample.style.setProperty("--c", mark.color);
-    item.append(sample, mark.label);
-    list.append(item);
-  }
-  return list;
+  const item = (mark) => h("li", {}, h("span", painted(mark, `sample ${mark.kind}`)), mark.label);
+  return h("ul", { class: "legend" }, ...marks.filter((one) => one.label).map(item));
 }
 
 function painted(mark, kind) {

@@ -1,4 +1,4 @@
-// Curves of all combinations of choices, which Python computed and packed (queuemodel.curves.what_ifs).
+// Curves of all combinations of choices, which Python computed and packed (queuemodel.curves.page).
 
 const { cells, unit, workers: knots, packed } = data.grid;
 const asPredicted = Object.fromEntries(data.controls.map(({ name, value }) => [name, value]));
@@ -43,15 +43,8 @@ function curveOf(settings) {
   const X = part(0).map((value) => Math.exp(value + base));
   const [lower, upper, bound] = [1, 2, 3].map((k) => part(k).map((value, i) => X[i] * Math.exp(value)));
   return {
-    ...curve,
-    steps_per_second: X,
-    lower,
-    upper,
-    bound_upper: curve.bound_upper.length ? bound : [],
-    single: single * Math.exp(base),
-    shares: curve.places.map((_, k) => part(4 + k)),
-    saturation_workers: curve.saturation_workers === null ? null : knee,
-    measured: [],
-    profiled_workers: 0,
+    ...curve, steps_per_second: X, lower, upper, bound_upper: curve.bound_upper.length ? bound : [],
+    single: single * Math.exp(base), shares: curve.places.map((_, k) => part(4 + k)),
+    saturation_workers: curve.saturation_workers === null ? null : knee, measured: [], profiled_workers: 0,
   };
 }

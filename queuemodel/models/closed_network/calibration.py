@@ -66,12 +66,7 @@ def fit_network(
     worker time is what remains of the step: step time - fetch - push - update. TensorFlow overlaps computation with
     communication, so that this is less than the computation: only so does the model of one worker take the measured
     step time (validation/notes/model). One worker's throughput gives the cost of tracing; those of more workers
-    condition predictions (`queuemodel.curves.prediction`).
-
-    Raises
-    ------
-    DataError
-        For a throughput that the profile rules out.
+    condition predictions (`queuemodel.curves.prediction`). A throughput that the profile rules out is a `DataError`.
     """
     measured = on_profiled_links([*profile.throughputs, *throughputs], profile)
     fitted = fit_steps(profile, form=form, seed=seed)
@@ -81,13 +76,7 @@ def fit_network(
 
 
 def contradicted(measured: Sequence[Measurement], fitted: Fitted, *, link_not_filled: bool) -> str:
-    """Note where most throughputs are far from what steps alone predict; empty for none.
-
-    Raises
-    ------
-    DataError
-        For one above the upper bound.
-    """
+    """Note where most throughputs are far from what steps alone predict, or ""; one above its bound is refused."""
     if link_not_filled:  # links carry more than one worker shows: nothing is ruled out
         return ""
     contradicting, rounds, servers = list[str](), True, fitted.servers.count
@@ -131,10 +120,8 @@ def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
     factors = np.exp(error * np.random.default_rng(seed).standard_normal(len(fitted.draws.worker)))
     cost = float(fitted.demands.total) - 1.0 / untraced
     overhead = cost * untraced + 1.0  # traced over untraced step time
-    parameter = Parameter(
-        "tracing overhead", overhead, "", standard_error=error * overhead,
-        note="traced over untraced step time; the difference is taken off the worker's own time",
-    )  # fmt: skip
+    note = "traced over untraced step time; the difference is taken off the worker's own time"
+    parameter = Parameter("tracing overhead", overhead, "", standard_error=error * overhead, note=note)
     return replace(
         fitted,
         demands=_with_total(fitted.demands, np.array(1.0 / untraced)),
@@ -147,7 +134,8 @@ def without_tracing(fitted: Fitted, *, seed: int) -> Fitted:
 def _with_total(demands: Demands, seconds: np.ndarray) -> Demands:
     """Demands that add up to ``seconds``: the worker time gives way, the servers' only when it is used up."""
     share = np.minimum(seconds / np.maximum(demands.server, NOTHING), 1.0)
-    return demands.scaled(server=share, worker=1.0).with_worker(seconds - share * demands.server)
+    served = (demands.fetch * share, demands.push * share, demands.update * share)
+    return Demands(*served, np.maximum(seconds - share * demands.server, 0.0))
 
 
 def _untraced(measured: Sequence[Measurement], servers: int) -> list[Measurement]:

@@ -44,10 +44,6 @@ class Demands:
         """Step time of one worker."""
         return self.server + self.worker
 
-    def scaled(self, *, server: np.ndarray | float, worker: np.ndarray | float) -> Demands:
-        """Demands times a factor at the servers, and another one for the worker."""
-        return Demands(self.fetch * server, self.push * server, self.update * server, self.worker * worker)
-
     def with_worker(self, worker: np.ndarray) -> Demands:
         """Demands with another worker time, at least 0."""
         return replace(self, worker=np.maximum(worker, 0.0))  # overlap uses up all of it at most

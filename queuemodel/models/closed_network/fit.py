@@ -12,7 +12,14 @@ from ...base.errors import FitError
 from ...base.estimates import Origin, Parameter, standard_errors
 from ...base.files import constants
 from ...base.results import Note
-from ...profile.bandwidth import UNFILLED, best_rates, carried_for_several, contradiction, nominal_bandwidth
+from ...profile.bandwidth import (
+    UNFILLED,
+    best_rates,
+    carried_for_several,
+    contradiction,
+    nominal_bandwidth,
+    transfers,
+)
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
@@ -72,10 +79,9 @@ def step_parameters(
         return Parameter(name, float(getattr(demands, field).mean()), "s", standard_error=error, **about)
 
     single = "" if recorded.steps > 1 else "one step only: its spread is assumed"
+    about: dict[str, Any] = {"origin": origin, "note": recorded.note or single}
     rows = [
-        parameter(
-            name, field, origin=origin, identified=bool(getattr(demands, field) > 0), note=recorded.note or single
-        )
+        parameter(name, field, identified=bool(getattr(demands, field) > 0), **about)
         for field, name in DEMAND_NAMES.items()
     ]
     overlap = recorded.compute - float(demands.worker.mean())  # C - Z
@@ -87,20 +93,16 @@ def step_parameters(
     for way, size, link in zip(("down", "up"), recorded.transferred, rows[:2], strict=True):
         if size and link.value > 0:
             rate = size / link.value  # V / D, whose relative error is that of D
-            rows.append(
-                Parameter(
-                    f"effective bandwidth {way}", rate, "B/s", standard_error=rate * link.standard_error / link.value,
-                    origin="derived", note="bytes over busy time, headers and serialization included",
-                )
-            )  # fmt: skip
+            name, error = f"effective bandwidth {way}", rate * link.standard_error / link.value
+            note = "bytes over busy time, headers and serialization included"
+            rows.append(Parameter(name, rate, "B/s", standard_error=error, origin="derived", note=note))
     return rows
 
 
 def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
     """Each demand is the mean over the steps of the time in which the machine was busy, apart from other workers."""
     steps = np.column_stack([profile.values(name) for name in STEP_COLUMNS])
-    sizes = np.array([profile.values(name).mean() for name in ("fetched_bytes", "pushed_bytes")])
-    servers = servers_of(profile, form)
+    sizes, servers = transfers(profile)[0].mean(axis=1), servers_of(profile, form)
     scaled = steps[:, :3].mean(axis=0).sum() > steps[:, 3].mean()
     compute, control = float(profile.values("compute").mean()), profile.cluster.congestion_control
     bbr_sharing = _bbr_sharing(profile, sizes) if form == "links" else None
@@ -115,17 +117,15 @@ def fit_steps(profile: Profile, *, form: Form, seed: int) -> Fitted:
         draws = _demands_below_link_rate(profile, means, sizes / best, max_transfer_time)
     desynchronization = _desynchronization(compute - float(mean_demands.worker), steps[:, 3])
     nominal = nominal_bandwidth(profile)
-    rule = rule_for(
-        servers=servers.count, unequal=False, desynchronization=desynchronization,
-        bbr_sharing=None if loss_based else bbr_sharing,
-    )  # fmt: skip
+    sharing = None if loss_based else bbr_sharing
+    rule = rule_for(servers=servers.count, desynchronization=desynchronization, bbr_sharing=sharing)
     return Fitted(
         demands=remove_contention(mean_demands, servers, rule, profile.cluster.workers),
         draws=remove_contention(draws, servers, rule, profile.cluster.workers),
         job=profile.job,
         servers=servers,
         desynchronization=desynchronization,
-        bbr_sharing=None if loss_based else bbr_sharing,
+        bbr_sharing=sharing,
         slow_connections=best is not None,
         bbr_sharing_if_bbr=bbr_sharing if control == "unknown" and nominal != math.inf else None,
         recorded=Recorded(
@@ -195,8 +195,7 @@ def _rate(profile: Profile, steps: np.ndarray) -> np.ndarray:
     One worker's link slows what several servers send at once, and where their connections overflow it, they wait for
     retransmission timers (0.2 s and more): time of that step's, but no link's. Single steps' rates show it, not means.
     """
-    directions = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
-    size, busy = (np.array([profile.values(direction[i]) for direction in directions]) for i in (0, 1))
+    size, busy = transfers(profile)
     rates = np.where(busy > 0, size / np.where(busy > 0, busy, 1.0), 0.0)
     return np.maximum(np.median(rates[:, steps], axis=-1).max(axis=0), 1e-300)
 
@@ -243,12 +242,7 @@ def remove_contention(contended: Demands, servers: Servers, rule: Rule, workers:
     """Demands of one worker, from the residence times of ``workers`` at once.
 
     The network of these demands has the same residence times with ``workers``, and so the throughput (Newton's method
-    on their logarithms).
-
-    Raises
-    ------
-    FitError
-        When no demands have these residence times.
+    on their logarithms; a `FitError` where no demands have them).
     """
     if workers == 1:
         return contended

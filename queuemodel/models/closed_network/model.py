@@ -50,27 +50,13 @@ class ClosedNetworkModel(Model):
     transfer time that the profiled link explains, 95 % of the nominal one carrying tensors, and keeps the rest
     (serialization). Tensors are dealt to other numbers of servers round robin, as TensorFlow does; where their sizes
     are not known, the largest share of P servers is taken as P**-0.8. Computation is proportional to the batch size.
-
-    Attributes
-    ----------
-    fitted : Fitted
-    scenario : Scenario
-        What differs from the machines of the profile.
-    compute_scv : float, optional
-        Synchronous training: the squared coefficient of variation of a worker's own time.
-    steps_per_round : int
-        Gradients that the server applies together, whichever workers send them; 0: each on its own.
-    synchronized : tuple of Measurement
-        Of several workers who train in rounds.
-    solver : Solver, optional
-        Solves `network` in place of the rule; draws and bounds remain those of the rule, in proportion.
     """
 
     fitted: Fitted
-    compute_scv: float | None = None
-    steps_per_round: int = 0
-    synchronized: tuple[Measurement, ...] = ()
-    solver: Solver | None = None
+    compute_scv: float | None = None  # Synchronous training: squared coefficient of variation of a worker's own time
+    steps_per_round: int = 0  # Gradients that the server applies together, whoever sends them; 0: each on its own
+    synchronized: tuple[Measurement, ...] = ()  # Of several workers who train in rounds
+    solver: Solver | None = None  # Solves `network`; draws and bounds remain those of the rule, in proportion
     changes = (
         "parameter_servers", "shards", "bandwidth", "other_traffic", "accelerator_speed", "worker_speeds", "batch_size",
     )  # fmt: skip
@@ -94,7 +80,6 @@ class ClosedNetworkModel(Model):
 
     @property
     def remarks(self) -> tuple[Note, ...]:
-        """See `Model`."""
         return Note(self.fitted.contradiction, "doubt"), *self.fitted.remarks
 
     @property
@@ -116,11 +101,8 @@ class ClosedNetworkModel(Model):
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:
         """Workers and steps per second, as measured on these machines."""
-        if self._other_machines:
-            return ()
-        here = self.servers.count, None
-        points = [p for p in self._measurements if (p.parameter_servers, p.bandwidth) == here]
-        return tuple((p.workers, p.steps_per_second) for p in points)
+        here, points = (self.servers.count, None), () if self._other_machines else self._measurements
+        return tuple((p.workers, p.steps_per_second) for p in points if (p.parameter_servers, p.bandwidth) == here)
 
     @property
     def _measurements(self) -> tuple[Measurement, ...]:
@@ -134,11 +116,9 @@ class ClosedNetworkModel(Model):
         return [p for p in self._measurements if (p.workers, p.parameter_servers, p.bandwidth) != used]
 
     def machines_of(self, point: Measurement) -> Scenario:
-        """See `Model`."""
         return replace(Model.machines_of(self, point), parameter_servers=point.parameter_servers)
 
     def is_here(self, point: Measurement) -> bool:
-        """See `Model`."""
         same_machines = not {*self._other_machines} - {"bandwidth"} and self._bandwidth == point.bandwidth
         return same_machines and point.parameter_servers == self.servers.count
 
@@ -182,9 +162,7 @@ class ClosedNetworkModel(Model):
     @property
     def _bandwidth(self) -> float | None:
         """Bytes per second of each host's link, None where it is the profile's."""
-        recorded = self.fitted.recorded.bandwidth
-        link = self.scenario.link_bandwidth(recorded)  # what other traffic leaves
-        return None if link == recorded else link
+        return self.scenario.link_bandwidth(self.fitted.recorded.bandwidth)  # what other traffic leaves
 
     def apply_scenario(self, demands: Demands, *, concurrent_fetches: int = 1) -> Demands:
         """Demands of the fit, or draws of them, on the machines of the scenario."""
@@ -227,10 +205,8 @@ class ClosedNetworkModel(Model):
             worker = Station("worker", service_time=float(self.demands.worker), servers=math.inf)
             return Network((*queues, worker), name=self.job.name)
         speeds = self.scenario.worker_speeds or ()
-        think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True))
-        classes = [
-            JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z) for speed, Z in think_time.items()
-        ]
+        think_time = dict(zip(speeds, self.demands.worker.tolist(), strict=True)).items()
+        classes = [JobClass(f"speed {speed}", population=speeds.count(speed), think_time=Z) for speed, Z in think_time]
         return Network(queues, classes=classes, name=self.job.name)
 
     def _pace(self, populations: np.ndarray) -> Pace:
@@ -373,7 +349,6 @@ class ClosedNetworkModel(Model):
         return np.concatenate(self._by_block(cast(Barrier, self.rule).bounds, demands, populations), axis=1)
 
     def check(self) -> None:
-        """See `Model`."""
         if not any(self.fitted.recorded.transferred) and "bandwidth" in self._other_machines:
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.rule  # refuses what it does not cover
@@ -395,7 +370,6 @@ class ClosedNetworkModel(Model):
 
     @property
     def bandwidth(self) -> float | None:
-        """See `Model`."""
         return self.scenario.bandwidth or self.fitted.recorded.bandwidth
 
     def caption(self) -> str:

@@ -76,7 +76,6 @@ class ParallelServers:
         return f"mva (approximate, {'settled phases' if self.desynchronization else 'underutilized links'})"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """See `Rule`."""
         D = D.reshape(*D.shape[:-1], self.servers, -1)
         largest_first, total = -np.sort(-D, axis=-2), D.sum(axis=-2)
         busiest = largest_first[..., 0, :]
@@ -100,9 +99,8 @@ class ParallelServers:
                 used = self.bbr_sharing.rates(min_share, Q[..., :2], workers=n, levels=levels)
                 slowness[..., :2] += j / used - j  # BBR: j workers use less than the whole link
             # D U (1 - U), or D U / (2 (n - 1)) under BBR
-            saved = (
-                self.desynchronization * competing * U * (1.0 / (2 * max(n - 1, 1)) if self.bbr_sharing else 1.0 - U)
-            )
+            shorter = 1.0 / (2 * max(n - 1, 1)) if self.bbr_sharing else 1.0 - U
+            saved = self.desynchronization * competing * U * shorter
             p_others = _thinned(p, saved / np.maximum(busiest * Q, NOTHING))
             # arrival theorem: R_n = D (1 + Q_(n-1)), where j at a time take more than j D also that
             phase = busiest * (1.0 + Q + (p_others * (slowness - j)).sum(axis=0)) - saved
@@ -138,7 +136,6 @@ class ClosedNetwork:
     method = "mva (exact, processor sharing)"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """See `Rule`."""
         X, R = mva_recursion(D, Z, populations)
         return Pace(X, R, np.broadcast_to(Z, X.shape))
 
@@ -156,7 +153,6 @@ class UnequalWorkers:
     method = "mva (exact, processor sharing, unequal workers)"
 
     def solve(self, D: np.ndarray, Z: np.ndarray, populations: np.ndarray) -> Pace:
-        """See `Rule`."""
         N = int(populations[-1])
         D = np.maximum(D, NOTHING)
         x, r, _ = ClosedNetwork().solve(D, np.zeros(D.shape[:-1]), np.arange(1, N + 1))
@@ -199,19 +195,14 @@ class SlowConnections:
 def rule_for(
     *,
     servers: int,
-    unequal: bool,
+    unequal: bool = False,
     desynchronization: float = 0.0,
     bbr_sharing: BbrSharing | None = None,
     slow_connections: bool = False,
 ) -> Rule:
-    """The rule of a cluster.
+    """The rule of a cluster; a `ModelError` for a combination that no rule covers.
 
     Equal workers alone are ``desynchronization``: cycles of different length drift through all phases.
-
-    Raises
-    ------
-    ModelError
-        For a combination that no rule covers.
     """
     if unequal and servers > 1:
         raise ModelError(
@@ -290,14 +281,9 @@ class Barrier:
 
 
 def order_statistic(isf: Callable[[np.ndarray], np.ndarray], k: int, n: int) -> float:
-    """Mean of the k-th smallest of n independent times of any law.
+    """Mean of the k-th smallest of n independent times of any law (`ModelError` for other k and n).
 
     Exact up to quadrature (the trapezoidal rule over normal quantiles).
-
-    Raises
-    ------
-    ModelError
-        When k and n are not such numbers.
 
     Examples
     --------

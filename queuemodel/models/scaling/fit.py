@@ -19,7 +19,7 @@ import numpy as np
 
 from ...curves.prediction import effective_draws
 from ...profile.measurements import Measurement
-from .law import Sizes, Values, asynchronous, synchronous
+from .law import Sizes, Values, asynchronous, size_of, synchronous
 from .prior import PRIOR_NUMBERS, Prior
 
 #: Most and fewest draws, and values of the law that are computed at once: tables with many sizes have fewer draws.
@@ -54,8 +54,7 @@ class ScalingData:
         """Measurements of the same size, the smallest first."""
         by_size: dict[tuple[int, ...], list[Measurement]] = {}
         for m in self.measured:
-            size = m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, m.parameter_servers
-            by_size.setdefault(size, []).append(m)
+            by_size.setdefault(size_of(m), []).append(m)
         return [by_size[size] for size in sorted(by_size)]
 
     @cached_property
@@ -176,13 +175,9 @@ class ScalingData:
 
 
 def temper(
-    log_likelihood: Callable[[np.ndarray], np.ndarray],
-    u: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    kept: float,
+    log_likelihood: Callable[[np.ndarray], np.ndarray], u: np.ndarray, rng: np.random.Generator, *, kept: float,
     moves: int,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Draws (B, d) of a posterior from draws u of its standard normal prior, and the ancestor (B,) of each in these.
 
     Sequential Monte Carlo (P. Del Moral, A. Doucet and A. Jasra, 2006): the likelihood's exponent rises from 0 to 1 in

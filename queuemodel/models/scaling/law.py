@@ -45,23 +45,13 @@ INSIDE: float = constants(__package__, "prior.toml")["numbers"]["inside"]  #: r:
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Groups of workers, as far as a step's time depends on them, each array of shape (n,).
+    """Groups of workers, as far as a step's time depends on them, each array of shape (n,)."""
 
-    Attributes
-    ----------
-    workers, nodes, fullest_node : ndarray
-        Workers of all nodes, nodes, and workers on the node that has most of them.
-    batch_size : ndarray
-        Examples of one worker and step; 1 where it is not known.
-    server_share : ndarray
-        Share of the parameters that the busiest server holds.
-    """
-
-    workers: np.ndarray
+    workers: np.ndarray  # Of all nodes
     nodes: np.ndarray
-    fullest_node: np.ndarray
-    batch_size: np.ndarray
-    server_share: np.ndarray
+    fullest_node: np.ndarray  # Workers on the node that has most of them
+    batch_size: np.ndarray  # Examples of one worker and step; 1 where it is not known
+    server_share: np.ndarray  # Share of the parameters that the busiest server holds
     placements: np.ndarray = field(init=False)  # (m, 3): workers, nodes and fullest node, each combination once
     placement: np.ndarray = field(init=False)  # (n,): index of a group's placement
 
@@ -74,16 +64,18 @@ class Sizes:
     @classmethod
     def of(cls, measured: Iterable[Measurement]) -> Sizes:
         """The groups of measurements."""
-        rows = [
-            (m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, largest_share(m.parameter_servers))
-            for m in measured
-        ]
+        rows = [(*size_of(m)[:4], largest_share(m.parameter_servers)) for m in measured]
         return cls(*np.array(rows, dtype=float).T)
 
     def on(self, group: Measurement) -> Sizes:
         """The same batches on one group."""
         groups = Sizes.of([group] * len(self.workers))
         return Sizes(groups.workers, groups.nodes, groups.fullest_node, self.batch_size, groups.server_share)
+
+
+def size_of(m: Measurement) -> tuple[int, ...]:
+    """Workers, nodes, workers of the fullest node, batch size and servers."""
+    return m.workers, m.nodes or m.workers, m.fullest_node, m.batch_size or 1, m.parameter_servers
 
 
 def growth(n: np.ndarray, exponent: np.ndarray) -> np.ndarray:
@@ -134,7 +126,8 @@ def synchronous(v: Values, x: Sizes, compute: np.ndarray, strategy: str = "all-r
 def passes(v: Values, x: Sizes, compute: np.ndarray, strategy: str) -> list[tuple[np.ndarray, Sent]]:
     """Computation and transfers (B, n), before the first gradient and after."""
     n, k, g = x.placements.T
-    c = compute * (1.0 + v["straggling"] * _max_normal(n))[:, x.placement]  # C (1 + s E_n): the slowest of n
+    E = np.array([_max_normal(int(size)) for size in n])
+    c = compute * (1.0 + v["straggling"] * E)[:, x.placement]  # C (1 + s E_n): the slowest of n
     sent = TRANSFERS.get(strategy, all_reduce)(v, n, k, g)
     shares = v["forward share"], 1.0 - v["forward share"]
     return [(f * c, m[:, x.placement] if isinstance(m, np.ndarray) else m) for f, m in zip(shares, sent, strict=True)]
@@ -158,12 +151,8 @@ def server_load(v: Values, x: Sizes) -> np.ndarray:
     return np.asarray(v["demand"] * x.server_share * x.workers ** v["growth"])  # D n^p
 
 
-def _max_normal(n: np.ndarray) -> np.ndarray:
-    return np.array([_max_normal_of(int(size)) for size in n])
-
-
 @cache
-def _max_normal_of(n: int) -> float:
+def _max_normal(n: int) -> float:
     """E_n, the mean of the largest of n standard normal numbers."""
     from scipy.special import ndtri
 

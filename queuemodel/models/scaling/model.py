@@ -58,24 +58,13 @@ NOTES: tuple[tuple[Callable[[ScalingModel], Any], str, Literal["assumed", "narro
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScalingModel(Model):
-    """How a job's rate depends on workers, nodes and batch size; made by `fit` or `fit_scaling`.
-
-    Attributes
-    ----------
-    strategy : {"all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"}
-    table : ScalingData
-        The measurements, and the prior.
-    coordinates, levels : ndarray, shapes (B, d), (B, batch sizes)
-        Equally likely draws: the prior's coordinates, and log step times of the smallest group by its batch sizes.
-    effective_draws : float
-        How many independent draws these are worth, by the lineages of their sampling.
-    """
+    """How a job's rate depends on workers, nodes and batch size; made by `fit` or `fit_scaling`."""
 
     strategy: Strategy
-    table: ScalingData
-    coordinates: np.ndarray
-    levels: np.ndarray
-    effective_draws: float
+    table: ScalingData  # The measurements, and the prior
+    coordinates: np.ndarray  # (B, d): Equally likely draws of the prior's coordinates
+    levels: np.ndarray  # (B, batch sizes): And of log step times of the smallest group by its batch sizes
+    effective_draws: float  # How many independent draws these are worth, by the lineages of their sampling
     known_job: Job | None = None
     assumption: str = ""
     changes = ("batch_size", "gpus_per_node", "parameter_servers", "shards")
@@ -94,18 +83,15 @@ class ScalingModel(Model):
 
     @property
     def unit(self) -> str:
-        """See `Model`."""
         sizes = [m for m in self.table.measured if m.batch_size]
         return sizes[0].unit if sizes else "examples" if self.job.batch_size > 1 else ""
 
     @property
     def sequence_length(self) -> int | None:
-        """See `Model`."""
         return self.table.measured[0].sequence_length
 
     @property
     def base_workers(self) -> int:
-        """See `Model`: the smallest measured group."""
         return self.base.workers
 
     @property
@@ -145,22 +131,19 @@ class ScalingModel(Model):
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """The posterior's draws, and the law's error at these numbers of workers."""
         sizes, g, servers = self.sizes(workers), self.workers_per_node, self.servers
-        draws = self.draws(sizes)
+        draws, error = self.draws(sizes), self.error(sizes, np.random.default_rng(seed))
         free, size = self.strategy == "async-ps", int(sizes.batch_size[0])
         measured = [  # on such nodes, with this batch size and these servers
-            m
-            for m in sorted(self.table.measured, key=lambda m: m.workers)
+            m for m in sorted(self.table.measured, key=lambda m: m.workers)
             if (m.nodes or m.workers, m.fullest_node) == (-(-m.workers // g), min(m.workers, g))
             and (m.batch_size or 1) == size
             and (not free or (m.parameter_servers == servers.count and not self.scenario.shards))
-        ]
+        ]  # fmt: skip
         on_nodes = f" on nodes of {counted(g, 'GPU')}" if g > 1 else ""
         return Outcome(
             workers=workers,
             throughput=np.exp(self.point(draws)),
-            prediction=Prediction.drawn(
-                workers, draws, error=self.error(sizes, np.random.default_rng(seed)), correlation=CORRELATION
-            ),
+            prediction=Prediction.drawn(workers, draws, error=error, correlation=CORRELATION),
             noise=PRIOR_NUMBERS["noise"],
             breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
             method=f"{self.strategy}{on_nodes} (fitted table)",
@@ -307,12 +290,9 @@ class ScalingModel(Model):
         rows = [Parameter("step", float(np.median(step)), "s", standard_error=float(standard_errors(step)), note=note)]
         for (name, _, unit, note), measured in zip(self.table.prior.coordinates, self._measured, strict=True):
             values = draws[name][:, 0] * (self.table.reference if unit else 1.0)
-            rows.append(
-                Parameter(
-                    name, float(np.median(values)), "s" if unit else "", standard_error=float(standard_errors(values)),
-                    origin="measured" if measured else "assumed", identified=bool(measured), note=note,
-                )
-            )  # fmt: skip
+            value, error = float(np.median(values)), float(standard_errors(values))
+            known: dict[str, Any] = {"origin": "measured" if measured else "assumed", "identified": bool(measured)}
+            rows.append(Parameter(name, value, "s" if unit else "", standard_error=error, note=note, **known))
         return (*rows, knee_parameter(self.knee, self._nodes)) if self.sharded else tuple(rows)
 
     @property
@@ -382,50 +362,25 @@ def fit_scaling(
     *,
     strategy: Strategy,
     sparse_gradients: bool = False,
-    parameter_bytes: float | None = None,
-    link: float | None = None,
-    parameters: float | None = None,
-    layers: int | None = None,
-    precision: str | None = None,
     gathers: Sequence[Gather] | ScalingModel = (),
     prior: Prior | None = None,
     seed: int = 0,
+    **known: Any,
 ) -> ScalingModel:
-    """Fit how a job's rate depends on workers, nodes and batch size.
+    """Fit how a job's rate depends on workers, nodes and batch size to measurements of one group or more.
 
-    Parameters
-    ----------
-    measured : iterable of Measurement
-        Of one group or more, whatever its size.
-    strategy : {"all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"}
-    sparse_gradients : bool
-        Whether most parameters of a synchronous job are embeddings.
-    parameter_bytes, link : float, optional
-        Bytes of the parameters, and bytes per second of each asynchronous server's link.
-    parameters, layers, precision : optional
-        Of sharded jobs: number of parameters, of layers gathered one after the other, and what a parameter is gathered
-        as. Without them, only the measurements tell of gathers.
-    gathers : sequence of Gather, or ScalingModel
-        All-gathers measured on the cluster of a sharded job, or the model of another job there.
-    prior : Prior, optional
-        In place of the one learnt from all published jobs.
-    seed : int
-
-    Raises
-    ------
-    FitError
-        When nothing was measured.
+    ``sparse_gradients``: most parameters of a synchronous job are embeddings. ``gathers`` are those measured on the
+    cluster of a sharded job, or the model of another job there. ``prior`` is in place of that of all published jobs.
+    ``known`` are, of asynchronous servers, ``bytes`` of the parameters and of each ``link`` per second; of sharded
+    jobs, numbers of ``parameters`` and of ``layers`` gathered one after the other, and the ``precision`` that a
+    parameter is gathered in: without them, only the measurements tell of gathers. Raises `FitError` without any.
     """
     if not (rows := tuple(measured)):
         raise FitError("fit: at least one measurement is needed, got none")
-    if strategy == "async-ps":
-        prior = prior or Prior.of(strategy, bytes=parameter_bytes, link=link)
     if strategy in SHARDED:
         costs = _cluster(rows, gathers)
-        prior = prior or Prior.sharded(
-            strategy, parameters=parameters, layers=layers, precision=precision, cluster=costs
-        )
-    table = ScalingData(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy))
+        prior = prior or Prior.sharded(strategy, cluster=costs, **known)
+    table = ScalingData(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy, **known))
     return ScalingModel(strategy, table, *table.draw(np.random.default_rng(seed)))
 
 

@@ -78,31 +78,17 @@ TRANSFORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of jobs of one kind.
-
-    Attributes
-    ----------
-    kind : {"all-reduce", "sync-ps", "sparse gradients", "async-ps", "fsdp", "hsdp", "zero-1"}
-    learnt : dict
-        Mean and spread of transformed parameters; those of others are assumed.
-    growth : tuple of float
-        Shares of jobs by growth exponent.
-    bytes, link : float or None
-        Of asynchronous servers, whose number then does not grow: parameter bytes, and nominal bytes per second of a
-        link. Of sharded parameters: the bytes that a gather of all of them brings.
-    layers : float or None
-        Gathers of a forward pass.
-    cluster : dict
-        Mean and spread of the logarithm of seconds, of a byte gathered and of a message, where bytes and layers are
-        known.
-    """
+    """The prior of jobs of one kind."""
 
     kind: Kind
-    learnt: dict[str, tuple[float, float]]
-    growth: tuple[float, ...]
+    learnt: dict[str, tuple[float, float]]  # Mean and spread of transformed parameters; those of others are assumed
+    growth: tuple[float, ...]  # Shares of jobs by growth exponent
+    #: Of asynchronous servers, whose number then does not grow: parameter bytes, and nominal bytes per second of a
+    #: link. Of sharded parameters: the bytes that a gather of all of them brings
     bytes: float | None = None
     link: float | None = None
-    layers: float | None = None
+    layers: float | None = None  # Gathers of a forward pass
+    #: Mean and spread of the logarithm of seconds, of a byte gathered and of a message, if bytes and layers are known
     cluster: dict[str, tuple[float, float]] = field(default_factory=lambda: SHARDED_JOBS["cluster"])
 
     @classmethod
@@ -114,14 +100,9 @@ class Prior:
 
     @classmethod
     def sharded(
-        cls,
-        kind: Kind,
-        *,
-        parameters: float | None = None,
-        layers: float | None = None,
-        precision: str | None = None,
+        cls, kind: Kind, *, parameters: float | None = None, layers: float | None = None, precision: str | None = None,
         cluster: dict[str, tuple[float, float]] | None = None,
-    ) -> Prior:
+    ) -> Prior:  # fmt: skip
         """The prior of sharded jobs; unless given, layers are those of a transformer of this size, precision bf16."""
         L_0, N_0, e = SHARDED_JOBS["layers"]
         layers = layers or (parameters and L_0 * (parameters / N_0) ** e)  # a power law of the parameters

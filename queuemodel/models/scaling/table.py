@@ -64,15 +64,10 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
     if job is None and not sized:
         parameter_bytes = int(question.parameter_bytes or 0)
         job = Job(batch_size=question.batch_size or 1, parameter_bytes=parameter_bytes, tensors=0)
-    model = fit_scaling(
-        rows,
-        strategy=cast(Strategy, strategy),
-        sparse_gradients=bool(question.sparse_gradients),
-        parameter_bytes=(job.parameter_bytes if job else question.parameter_bytes) or None,
-        link=link,
-        seed=seed,
-        **question.of(GATHERED),
-    )
+    known, sparse = question.of(GATHERED), bool(question.sparse_gradients)
+    if strategy == "async-ps":
+        known = {"bytes": (job.parameter_bytes if job else question.parameter_bytes) or None, "link": link}
+    model = fit_scaling(rows, strategy=cast(Strategy, strategy), sparse_gradients=sparse, seed=seed, **known)
     if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
         warn_of_rounds(rows)
     assumption = "" if question.strategy else ASSUMED if strategy == "async-ps" else getattr(data, "note", "")

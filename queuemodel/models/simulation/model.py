@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from ...base.files import constants
 from ...base.results import Note, counted
 from ...curves.curve import ThroughputCurve, require_workers
 from ...curves.prediction import Prediction
-from ...profile.bandwidth import best_rates, nominal_bandwidth, transports_of
+from ...profile.bandwidth import best_rates, nominal_bandwidth, transfers, transports_of
 from ...profile.job import Job
 from ...profile.measurements import Measurement
 from ...profile.profile import Profile
@@ -33,21 +33,16 @@ from ..closed_network.calibration import contradicted, fit_network, untraced_thr
 from ..closed_network.demands import Servers
 from ..closed_network.fit import fit_steps, servers_of, step_remarks, tensor_bytes_of
 from ..closed_network.model import ClosedNetworkModel
-from ..errors import correlation_per_doubling, own_error, profiled_error
+from ..errors import correlation_per_doubling, model_error, own_error, profiled_error, waiting_error
 from ..model import OTHER_DATA, Breakdown, Data, Model, Outcome, strategy_of
-from .errors import (
-    MIN_NOISE,
-    sampled_share,
-    sampling_error,
-    simulation_error,
-    throughput,
-    untraced_share,
-    window_spread,
-)
 
 METHOD, NEEDS = "trace", "a profile with recorded operations; import one from traces"
+#: Measured and assumed numbers, with their sources: constants.toml.
+_NUMBERS = constants(__package__)["model"]
 #: Where one worker does not fill its link: probability that its cause is another than the simulated one (assumed).
-UNFILLED_SHARE = constants(__package__)["model"]["unfilled_share"]
+UNFILLED_SHARE = _NUMBERS["unfilled_share"]
+MIN_NOISE, WINDOW, WINDOW_STEPS = _NUMBERS["least_noise"], _NUMBERS["window"], _NUMBERS["window_steps"]
+Runs: TypeAlias = Sequence[Sequence[SimulatedRun]]  # Replications of each number of workers
 #: What-ifs that the closed network covers too.
 WHAT_IFS = ("bandwidth", "other_traffic", "parameter_servers", "accelerator_speed")
 
@@ -73,12 +68,10 @@ class SimulationModel(Model):
 
     @property
     def job(self) -> Job:
-        """See `Model`."""
         return self.profile.job
 
     @property
     def bandwidth(self) -> float | None:
-        """See `Model`."""
         return self.scenario.bandwidth or nominal_bandwidth(self.profile)
 
     @property
@@ -104,15 +97,11 @@ class SimulationModel(Model):
         return self.closed_network._parameters
 
     def check(self) -> None:
-        """See `Model`."""
-        sizes = sum(step.fetched_bytes + step.pushed_bytes for step in self.profile.steps)
-        if not sizes and on_links(self.scenario, self.profile).bandwidth:
+        if not transfers(self.profile)[0].any() and on_links(self.scenario, self.profile).bandwidth:
             raise ModelError("bandwidth needs the bytes per step, which the profile's steps do not have")
         _ = self.servers  # refuses more than there are tensors
 
-    def sampled(
-        self, workers: np.ndarray, *, seed: int = 0
-    ) -> tuple[list[Transport], list[list[SimulatedRun]], Prediction]:
+    def sampled(self, workers: np.ndarray, *, seed: int = 0) -> tuple[list[Transport], Runs, Prediction]:
         """Possible kinds of network, runs of the likeliest, and the prediction over all kinds.
 
         Errors are those of a measurement of about a minute: the spread of windows of this length, the error of the mean
@@ -120,16 +109,12 @@ class SimulationModel(Model):
         """
         settings = self.run_settings | {"seed": seed, "workers": workers.tolist()}
         network = {name: settings.pop(name, None) for name in NETWORK}
-        replications = settings.pop("replications", 4)
         kinds = [*transports_of(self.profile, bandwidth=settings.get("bandwidth"), **network)]
+        most = settings.pop("replications", 4)
+        counts = [most, *[min(most, max(2, most // 2))] * (len(kinds) - 1)]  # fewer of the less likely
         runs = [
-            trace_runs(
-                self.profile,
-                replications=replications if kind is kinds[0] else min(replications, max(2, replications // 2)),
-                **kind.settings,
-                **settings,
-            )
-            for kind in kinds
+            trace_runs(self.profile, replications=count, **kind.settings, **settings)
+            for kind, count in zip(kinds, counts, strict=True)
         ]
         simulated = [_simulated(self.profile, replications, settings) for replications in runs]
         weights = [kind.share for kind in kinds]
@@ -161,23 +146,17 @@ class SimulationModel(Model):
 
     @property
     def conditions(self) -> list[Measurement]:
-        """See `Model`."""
         return on_profiled_links(self.measured, self.profile)
 
     def machines_of(self, point: Measurement) -> Scenario:
-        """See `Model`."""
         profiled = self.profile.cluster.parameter_servers
         servers = None if point.parameter_servers == profiled else point.parameter_servers
         return replace(Model.machines_of(self, point), parameter_servers=servers)
 
     def is_here(self, point: Measurement) -> bool:
-        """See `Model`."""
-        cluster = self.profile.cluster
-        profiled = {
-            "bandwidth": cluster.bandwidth, "parameter_servers": cluster.parameter_servers, "accelerator_speed": 1.0,
-        }  # fmt: skip
-        unchanged = [name for name, value in profiled.items() if getattr(self.scenario, name) == value]
-        return self.machines_of(point) == replace(self.scenario, **dict.fromkeys(unchanged, None))
+        here = self.profile.cluster
+        own = {"bandwidth": here.bandwidth, "parameter_servers": here.parameter_servers, "accelerator_speed": 1.0}
+        return self.machines_of(point) == self.scenario.relative_to(own)
 
     def outcome(self, workers: np.ndarray, *, seed: int = 0) -> Outcome:
         """The simulation of the likeliest network, without the cost of tracing that one worker's throughput shows."""
@@ -185,14 +164,17 @@ class SimulationModel(Model):
         kinds, runs, prediction = self.sampled(workers, seed=seed)
         overhead, untraced = 1.0, untraced_throughput(self.conditions, self.profile.cluster.parameter_servers)
         if untraced is not None:
-            single = trace_runs(self.profile, workers=1, seed=seed, **self._as_profiled)[0]
-            overhead = throughput(single) / untraced  # X_traced(1) / X(1)
-            share = untraced_share(prediction.mean[:, 0], workers, kinds[0])
-            prediction = replace(prediction, mean=prediction.mean - np.log(overhead) * share[:, None])
+            changed = (*WHAT_IFS, "worker_speeds")
+            as_profiled = {name: value for name, value in self.run_settings.items() if name not in changed}
+            single = trace_runs(self.profile, workers=1, seed=seed, **as_profiled)[0]
+            overhead, X = throughput(single) / untraced, prediction.mean[:, :1]  # X_traced(1) / X(1), log X(n)
+            # tracing slows machines, not links, X(n) / (n X(1)) of the step; on loopback, without links, everything
+            share = 1.0 if kinds[0].name == "loopback" else np.minimum(1.0, np.exp(X - X[0]) / workers[:, None])
+            prediction = replace(prediction, mean=prediction.mean - np.log(overhead) * share)
         same_machines = changes.bandwidth is None and changes.accelerator_speed in (None, 1.0)
         here = servers.count, None
         measured = [p for p in self.conditions if same_machines and (p.parameter_servers, p.bandwidth) == here]
-        as_profiled = same_machines and servers == servers_of(self.profile, "links")
+        traced = self.profile.cluster.workers if same_machines and servers == servers_of(self.profile, "links") else 0
         how = filter(None, (runs[-1][0].settings["transfer_order"], waiting.name, kinds[0].name))
         return Outcome(
             workers=workers,
@@ -204,15 +186,13 @@ class SimulationModel(Model):
             method=f"trace-driven simulation ({', '.join(how)})",
             remarks=(Note(self.doubts, "doubt"), *step_remarks(self.profile), kinds[0].note),
             parameter_servers=servers.count,
-            profiled_workers=max([self.profile.cluster.workers if as_profiled else 0, *(p.workers for p in measured)]),
+            profiled_workers=max([traced, *(p.workers for p in measured)]),
             measured=tuple((p.workers, p.steps_per_second) for p in measured),
             synchronous=waiting.synchronous,
             steps_per_round=waiting.steps_per_round(workers),
         )
 
-    def _breakdown(
-        self, workers: np.ndarray, runs: Sequence[Sequence[SimulatedRun]], overhead: float
-    ) -> Callable[[np.ndarray], Breakdown]:
+    def _breakdown(self, workers: np.ndarray, runs: Runs, overhead: float) -> Callable[[np.ndarray], Breakdown]:
         """Breakdown at a throughput, by simulated demands; ``overhead`` is that of tracing where it slows stations.
 
         It slows those of loopback: links carry as much without tracing.
@@ -254,11 +234,6 @@ class SimulationModel(Model):
         steps = fit_steps(self.profile, form="links", seed=0)
         return contradicted(self.conditions, steps, link_not_filled=best_rates(self.profile) is not None)
 
-    @property
-    def _as_profiled(self) -> dict[str, Any]:
-        """Arguments of `trace_runs` for the profiled machines."""
-        return {name: value for name, value in self.run_settings.items() if name not in (*WHAT_IFS, "worker_speeds")}
-
     def caption(self) -> str:
         """Which job, on how many servers."""
         return f"{self.job.name or 'job'} with {counted(self.servers.count, 'parameter server')}, simulated"
@@ -290,32 +265,21 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
 
 def on_links(scenario: Scenario, profile: Profile) -> Scenario:
     """The scenario with the bandwidth that other traffic leaves, None where it is the profile's."""
-    nominal = nominal_bandwidth(profile)
-    link = scenario.link_bandwidth(nominal)
-    return replace(scenario, bandwidth=None if link == nominal else link, other_traffic=None)
+    return replace(scenario, bandwidth=scenario.link_bandwidth(nominal_bandwidth(profile)), other_traffic=None)
 
 
 def trace_curve(
-    profile: Profile,
-    *,
-    workers: int | Iterable[int] = range(1, 33),
-    confidence: float = 0.9,
-    measured: Sequence[Measurement] = (),
-    seed: int = 0,
-    **settings: Any,
-) -> ThroughputCurve:
+    profile: Profile, *, workers: int | Iterable[int] = range(1, 33), confidence: float = 0.9,
+    measured: Sequence[Measurement] = (), seed: int = 0, **settings: Any,
+) -> ThroughputCurve:  # fmt: skip
     """Predict throughput by simulating the recorded operations; settings are those of `trace_runs`."""
     return _model(profile, measured, settings).throughput(workers, confidence=confidence, seed=seed)
 
 
 def trace_throughput(
-    profile: Profile,
-    *,
-    workers: int | Iterable[int] = range(1, 33),
-    confidence: float = 0.9,
-    seed: int = 0,
+    profile: Profile, *, workers: int | Iterable[int] = range(1, 33), confidence: float = 0.9, seed: int = 0,
     **settings: Any,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Throughput, lower and upper, shape (n, 3), without measurements; settings are those of `trace_runs`."""
     require_share(confidence, "confidence", open_ended=True)
     _, _, prediction = _model(profile, (), settings).sampled(require_workers(workers), seed=seed)
@@ -329,9 +293,7 @@ def _model(profile: Profile, measured: Sequence[Measurement], settings: dict[str
     return SimulationModel(profile, tuple(measured), waiting, settings).what_if(**changes)
 
 
-def _simulated(
-    profile: Profile, runs: Sequence[Sequence[SimulatedRun]], settings: dict[str, Any]
-) -> tuple[np.ndarray, np.ndarray]:
+def _simulated(profile: Profile, runs: Runs, settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Throughput (n,) of runs, and the relative error of one measurement, but for the sampling of recorded steps."""
     X, variances = np.array([throughput(replications) for replications in runs]), []
     for x, replications in zip(X, runs, strict=True):
@@ -341,7 +303,7 @@ def _simulated(
     return X, np.sqrt(np.array(variances) + simulation_error(profile, runs, settings) ** 2)
 
 
-def _window_noise(runs: Sequence[Sequence[SimulatedRun]]) -> np.ndarray:
+def _window_noise(runs: Runs) -> np.ndarray:
     """Relative standard error (n,) of a measurement of a minute."""
     return np.asarray(np.hypot(MIN_NOISE, [window_spread(replications) for replications in runs]))
 
@@ -354,8 +316,7 @@ def _bottleneck_alternatives(
     At worst all workers share the observed rate; at best each has the rate of the best step, until the nominal
     bandwidth, if it is known, is used up.
     """
-    directions = (("fetched_bytes", "fetch"), ("pushed_bytes", "push"))
-    mean_rates = [float(profile.values(size).sum() / profile.values(seconds).sum()) for size, seconds in directions]
+    mean_rates = [float(size.sum() / seconds.sum()) for size, seconds in zip(*transfers(profile), strict=True)]
     slowest, fastest = LinkRates(*map(LinkRate, mean_rates)), LinkRates(*map(LinkRate, best))
     runs = trace_runs(profile, replications=2, links=slowest, **settings)
     single = trace_runs(profile, replications=2, links=fastest, **settings | {"workers": 1})
@@ -368,7 +329,7 @@ def _bottleneck_alternatives(
 def _link_bound(profile: Profile, bandwidth: float | None, servers: int) -> float:
     """Steps per second that the servers' links carry at most: B over the bytes of a step; inf where unknown."""
     bandwidth = bandwidth or nominal_bandwidth(profile)
-    size = max(profile.values("fetched_bytes").mean(), profile.values("pushed_bytes").mean())
+    size = transfers(profile)[0].mean(axis=1).max()
     return math.inf if bandwidth is None or not size > 0 else float(servers * bandwidth / size)
 
 
@@ -397,3 +358,53 @@ def busy_bounds(
         if free:  # sum_i 1 / (1 / X_i(1) + (n - 1) D)
             lower[i] = (1.0 / (np.maximum(1 / s, 1.0) / single + (n - 1) * D[i].sum())).sum()
     return np.minimum(lower, X), np.maximum(upper, X)
+
+
+def simulation_error(profile: Profile, runs: Runs, settings: Mapping[str, Any]) -> np.ndarray:
+    """Relative standard error of the simulation itself, with such settings, at the runs' numbers of workers (n,)."""
+    workers = np.array([replications[0].workers for replications in runs])
+    X = np.array([throughput(replications) for replications in runs])
+    links = [[[u for name, u in run.utilization.items() if name != "compute"] for run in group] for group in runs]
+    D_max = np.array([max(np.mean(group, axis=0)) for group in links]) / X  # utilization law
+    single = X[0] if workers[0] == 1 else 1.0 / float(profile.values("step_time").mean())
+    # n / N* = n X(1) D_max
+    error = np.where(workers == 1, profiled_error("trace"), model_error("trace", workers * single * D_max))
+    return np.hypot(error, waiting_error() * Synchronization.read(settings.get("synchronization")).partial(workers))
+
+
+def throughput(runs: Sequence[SimulatedRun]) -> float:
+    """Steps per second, the mean of replications."""
+    return float(np.mean([run.throughput for run in runs]))
+
+
+def sampling_error(profile: Profile) -> float:
+    """Relative standard error of the mean of the recorded steps; 0 of one, which shows none."""
+    times = profile.values("step_time")
+    return float(times.std(ddof=1) / times.mean() / len(times) ** 0.5) if len(times) > 1 else 0.0
+
+
+def sampled_share(profile: Profile, runs: Sequence[SimulatedRun]) -> float:
+    """Share of the steps' sampling error that the throughput has: 1 of one worker, little once a link limits it."""
+    return min(1.0, throughput(runs) * float(profile.values("step_time").mean()) / runs[0].workers)  # X / (n X(1))
+
+
+def window_spread(runs: Sequence[SimulatedRun]) -> float:
+    """Relative standard deviation of the throughput of one measurement's window, in the steady state.
+
+    Windows of a run differ as its phases wander, runs as they begin, where phases hardly wander, and as links are
+    shared: an analysis of variance adds what both show (Searle, Casella and McCulloch, 1992).
+    """
+    mean, workers = throughput(runs), runs[0].workers
+    measured = max(WINDOW, WINDOW_STEPS * workers / mean)
+    seconds = min(measured, min(run.duration - run.warmup for run in runs) / 2)
+    squares, windows = 0.0, 0
+    for run in runs:
+        steps = np.cumsum(run.throughputs * np.diff(run.times, prepend=0.0))
+        edges = np.arange(run.warmup, run.duration + 1e-9, seconds)
+        counts = np.diff(np.interp(edges, run.times, steps))
+        squares += float(((counts / counts.mean() - 1.0) ** 2).sum())
+        windows += len(counts)
+    within = squares / (windows - len(runs)) * seconds / measured  # a longer window's variance is as much smaller
+    between = float(np.var([run.throughput for run in runs], ddof=1)) / mean**2 if len(runs) > 1 else 0.0
+    # var(between) holds within / m of m windows a run: between + (1 - 1 / m) within
+    return float(np.sqrt(max(between + (1.0 - len(runs) / windows) * within, within)))
