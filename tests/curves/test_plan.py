@@ -139,15 +139,12 @@ def test_machines_are_whole_nodes():
     X = 64 * np.arange(1, 65) / (64 + np.arange(1, 65))
     curve = spaced(X, spread=[0.05], each=8, servers=0, batch_size=1, dataset_size=3600)
     for deadline, workers, nodes in ((220, 24, 3), (3600 / 0.95 / X[23], 24, 3), (3600 / X[23], 32, 4), (1500, 3, 1)):
-        choice = only(plan := qm.plan(curve, epochs=1, deadline=deadline))
-        assert (choice.workers, choice.nodes) == (workers, nodes)
-        row = plan._shown_rows()[0]
-        assert (row["nodes"], row["GPUs"]) == (nodes, workers)
-        assert plan.answer().startswith(f"{nodes} node")
+        plan = qm.plan(curve, epochs=1, deadline=deadline)
+        assert (only(plan).workers, only(plan).nodes) == (workers, nodes)
+        assert plan._shown_rows()[0].items() >= {"nodes": nodes, "GPUs": workers}.items()
     assert plan.answer().startswith("1 node (3 GPUs) meets 25 min with 95 % probability")
-    with pytest.raises(
-        qm.ModelError, match=r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
-    ):
+    said = r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
+    with pytest.raises(qm.ModelError, match=said):
         qm.plan(spaced([1.0, 2.0], spread=[0.1], each=8, start=9), throughput=1)
 
 
