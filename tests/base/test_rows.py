@@ -39,6 +39,7 @@ def test_what_spreadsheets_save():
     assert [row.line for row in rows(",\nname,speed\n,\na,1\n , \n\n")] == [4]
     assert "no rows below the header" in refusal("name,speed\n,\n")
     assert rows('name,speed\n"a", "1"\n')[0].number("speed") == 1  # blanks before quotes
+    assert rows("a\t4.0\n", header=("name", "speed"), delimiter="\t")[0].count("speed") == 4
     wide = [f"c{n}" for n in range(1000)]
     assert rows(",".join(wide) + "\n" + ",".join(["1"] * 1000), required=wide)[0].number("c999") == 1
     for delimiter, said in ((";", "semicolons"), ("\t", "tabs")):  # in another language
@@ -134,8 +135,6 @@ def test_missing_values_have_defaults():
     assert (at.text("name"), at.share("speed"), at.count("speed", most=1), at.count("speed", 9)) == ("x" * 200, 1, 1, 1)
     assert (at.number("speed", 7.0, largest=1), at.quantity("speed", float, largest=1)) == (1, 1)
     assert (empty.share("share", 0.5), empty.quantity("speed", lambda text: 8 * float(text))) == (0.5, 8.0)
-    (row,) = rows("a\t4.0\n", header=("name", "speed"), delimiter="\t")
-    assert row.count("speed") == 4
 
 
 def test_columns_of_other_tools():
@@ -169,17 +168,12 @@ def test_what_is_no_number(kind, bad):
 
 @pytest.mark.parametrize(("ask", "value", "message"), [
     (lambda row: row.number("speed", positive=True), "0", "speed must be finite and > 0, got 0.0"),
-    (lambda row: row.number("speed", largest=10), "11", "speed must be at most 10"),
     (lambda row: row.number("speed"), "1" * 5000, "speed must be at most 200 characters, got 5000"),
     (lambda row: row.count("speed", 3, least=2), "1", "speed must be a whole number of at least 2, got 1"),
-    (lambda row: row.number("speed", 3.0), "-1", "speed must be finite and >= 0"),
     (lambda row: row.quantity("speed", files.parse_duration, largest=60), "61s", "speed must be at most 60"),
-    (lambda row: row.quantity("speed", float), "0", "speed must be finite and > 0"),
     (lambda row: row.quantity("speed", files.parse_duration), "61", "line 2: speed: duration '61' has no unit"),
     (lambda row: row.share("speed", 0.5), "1.01", "speed must be between 0 and 1"),
     (lambda row: row.count("speed"), "1.5", "speed must be a whole number of at least 1, got '1.5'"),
-    (lambda row: row.count("speed"), "0", "speed must be a whole number of at least 1, got 0"),
-    (lambda row: row.count("speed"), "1e300", "speed must be at most 1,000,000"),
     (lambda row: row.text("speed"), '"a\nb"', "speed must be printable text, got 'a\\nb'"),
     (lambda row: row.text("speed"), "x" * 201, "speed must be at most 200 characters, got 201"),
 ])  # fmt: skip

@@ -105,7 +105,6 @@ REFUSED = [
     ("nodes,gpus,step_time\n2,8,1\n4,8,1", "table: line 2: gpus: 8 GPUs on 2, 4 nodes: on each node, or on all "
      "together? if on each, write gpus_per_node, or gpus with the totals 16, 32; if on all, "
      "add gpus_per_node with 4, 2"),
-    ("nodes,devices,it/s\n1,8,1\n2,8,1\n4,8,1", "devices: 8 GPUs on 1, 2, 4 nodes"),
     ("nodes,gpus,step_time\n2,1,1", "table: line 2: gpus must be a whole number of at least 2, got 1"),
     ("nodes,gpus,gpus_per_node,it/s\n2,16,4,1", "table: line 2: gpus_per_node must be a whole number of at least 8"),
     ("step_time\n1", "table: line 2: give gpus (of all nodes together), or nodes and gpus_per_node"),
@@ -113,18 +112,14 @@ REFUSED = [
     ("gpus,step_time\n1,0.25\n2,", "table: line 3: give one of step_time, "),
     ("gpus,step_time\n1,250\n2,300", "table: line 2: step_time: is a step of 250 in seconds or milliseconds? "
      "write step_time_ms, or 250s in the cell if it is seconds"),
-    ("gpus,time per step,stderr\n1,250,9", "table: line 2: time per step: is a step of 250 in seconds"),
     ("gpus,epoch_time,dataset_size,bs\n4,3600000,60000,32\n8,2e6,60000,32", "table: line 2: epoch_time: is an epoch, "
      "with steps of 7680 s, of 3600000 in seconds or milliseconds? write epoch_time_ms, or 3600000s in the cell"),
-    ("gpus,step_time\n1,fast", "table: line 2: step_time: duration must be a number > 0 with its unit"),
     ("gpus,step_time\n1,-3", "table: line 2: step_time must be finite and > 0, got -3.0"),
-    ("gpus,step_time\n1.5,3", "table: line 2: gpus must be a whole number of at least 1, got '1.5'"),
     ("gpus,epoch_time\n4,60", "table: line 2: epoch_time needs the examples of an epoch; give dataset_size"),
     ("gpus,img/s,global_batch_size\n8,60,100", "global_batch_size must be a multiple of the 8 GPUs, got 100"),
     ("gpus,img/s,bs,global_batch_size\n8,60,8,64", "give batch_size or global_batch_size, got both"),
     ("gpus,tokens/s,bs\n8,60,8", "table: line 2: tokens need sequence_length beside the batch size; it is 1 if that"),
     ("gpus,img/s,bs\n8,60,8\n8,60,", "table: line 2: rows count different work; give all a batch_size, and the same"),
-    ("gpus,img/s,it/s\n8,60,\n8,,8", "table: line 3: rows count different work"),
     ("gpus,step_time,standard_error\n8,1,2", "table: line 2: standard_error must be at most 8"),
     ("gpus,img/s,standard error (%)\n8,60,2", "table: line 2: standard error (%) must be in the unit of img/s, got %"),
     ("gpus,it/s,bandwidth\n8,1,10", "table: line 2: bandwidth: bandwidth '10' has no unit; write 10Gbit/s or 10MB/s"),
@@ -134,7 +129,6 @@ REFUSED = [
     ("gpus,tps\n1,1", "'tps'; write tokens_per_second of all GPUs, or tokens_per_second_per_gpu"),
     ("gpus,step_time,step_time_std\n1,1,1", "'step_time_std'; write standard_error: the deviation over"),
     ("N,step_time\n1,1", "table: line 1: unknown column 'N'; write gpus or nodes"),
-    ("gpus step_time\n8 0.5", "table: line 1: must name columns, like gpus,step_time, got 'gpus step_time'"),
     ("gpus,it/s\n1,1e11", "table: line 2: it/s must be at most 1e+09"),
     ("gpus,it/s\n1e9,1", "table: line 2: workers must be at most 10,000, got 1000000000"),
     ("gpus,workers,it/s\n1,1,1", "table: line 1: columns 'gpus' and 'workers' mean the same; leave one"),
