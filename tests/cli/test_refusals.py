@@ -100,7 +100,7 @@ CARELESS = {
         "": "Missing option", "-o page": "must end in", "-o page.html --show 99999": "at most 10,000",
         "-o page.html --dataset-size 9": "--batch-size",
     },
-    "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy k-sync": "needs"},
+    "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": None},
     "fit resnet50-t4-placements.csv": {"--strategy sync-ps": "is of strategy all-reduce, fsdp, hsdp, zero-1, not"},
     "next-measurement t.csv": {"--workers 20000": "1 to 10,000", "--strategy x": "is not one of"},
     RANKS: {

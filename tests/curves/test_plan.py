@@ -165,6 +165,7 @@ def test_unmet_goals_state_the_shortfall():
     assert [row["workers"] for row in plan.to_rows()] == [None, 2]
     assert json.loads(plan.to_json())["note"] == "; ".join([*plan.remarks, "360,000 examples to train"])
     assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
+    assert "<table" in plan._repr_html_()
     for floor, marked in ((0.01, True), (0.99, False)):
         said = qm.plan(SATURATING, min_efficiency=floor).caption()
         assert bool(re.search(f"efficiency >= {floor}: .* are the most on the curve; predict more", said)) is marked

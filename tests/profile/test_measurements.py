@@ -129,6 +129,7 @@ REFUSED = [
     ("gpus,tps\n1,1", "'tps'; write tokens_per_second of all GPUs, or tokens_per_second_per_gpu"),
     ("gpus,step_time,step_time_std\n1,1,1", "'step_time_std'; write standard_error: the deviation over"),
     ("N,step_time\n1,1", "table: line 1: unknown column 'N'; write gpus or nodes"),
+    ("8,0.5\n16,0.6", "table: line 1: must name columns, like gpus,step_time, got '8,0.5'"),
     ("gpus,it/s\n1,1e11", "table: line 2: it/s must be at most 1e+09"),
     ("gpus,it/s\n1e9,1", "table: line 2: workers must be at most 10,000, got 1000000000"),
     ("gpus,workers,it/s\n1,1,1", "table: line 1: columns 'gpus' and 'workers' mean the same; leave one"),
