@@ -1,6 +1,7 @@
 """Settings that all tests share."""
 
 import hashlib
+import json
 import os
 import signal
 from collections import Counter
@@ -78,6 +79,18 @@ def run(capsys):
         return stop.value.code, out, err
 
     return call
+
+
+@pytest.fixture
+def told(run):
+    """From a command that succeeds to what it says in JSON."""
+
+    def ask(words):
+        code, out, err = run(*words.split(), "--format", "json")
+        assert code == 0, err
+        return json.loads(out, parse_constant=pytest.fail)
+
+    return ask
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ gloo, on examples of their own, by synchronous SGD (`DistributedDataParallel`), 
 block signs with error feedback both ways, and ADACOMM (16 steps at first, 8 s). Beside it what `compare` says of the
 same problem from the traces of one rank and two under `DistributedDataParallel`, told what the other strategies compute
 at a meeting (`computed_s`). The target is a loss of 0.3; both times are until there. Step for step, the ranks' losses
-are those of `queuemodel.sgd` within 0.1 % (`tests/validation/test_learned.py`), as start and batches are the same.
+are those of `queuemodel.sgd` within 0.1 % (`tests/validation/test_rank_series.py`), as start and batches are the same.
 The order of the strategies is as measured in every series.
 
 What was wrong was found and mended on series like these, so they are no blind test. `compare` had taken every transfer

@@ -36,15 +36,9 @@ COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f
 
 #: By place in a step.
 PLACES = {
-    "worker": "#999999",
-    "transmit link": "#0072b2",
-    "receive link": "#e69f00",
-    "server update": "#009e73",
-    "parameter server": "#0072b2",
-    "network": "#0072b2",
-    "latency": "#cc79a7",
-    "stragglers": "#7f5539",
-}
+    "worker": "#999999", "transmit link": "#0072b2", "receive link": "#e69f00", "server update": "#009e73",
+    "parameter server": "#0072b2", "network": "#0072b2", "latency": "#cc79a7", "stragglers": "#7f5539",
+}  # fmt: skip
 
 WAITING = 0.4  #: Opacity of what only waits for a place.
 SMALL = 9  #: Points: the text of legends and labels.
@@ -141,10 +135,9 @@ def measured_points(ax: Axes, points: Sequence[Sequence[float]], color: Any = ""
     if not points:
         return
     bars = [(max(y - ends[0], 0.0), max(ends[1] - y, 0.0)) if ends else (0.0, 0.0) for _, y, *ends in points]
-    style: dict[str, Any] = {"color": color or MEASURED, "fmt": "o", "markersize": 5, "linewidth": 1.2}
-    style |= {"capsize": 3, "label": "_measured" if color else "measured", "zorder": 4}
-    ends = np.transpose(bars) if np.any(bars) else None
-    ax.errorbar([point[0] for point in points], [point[1] for point in points], ends, **style)
+    ends, label = np.transpose(bars) if np.any(bars) else None, "_measured" if color else "measured"
+    ax.errorbar([point[0] for point in points], [point[1] for point in points], ends, fmt="o", color=color or MEASURED,
+                markersize=5, linewidth=1.2, capsize=3, label=label, zorder=4)  # fmt: skip
 
 
 def mark_at(ax: Axes, x: float, text: str, *, ha: str | None = None) -> None:
@@ -194,7 +187,7 @@ def finish_axes(ax: Axes, *, legend: Any = "best", reverse: bool = False) -> Non
     ax.spines[["top", "right"]].set_visible(False)
     for axis in (ax.xaxis, ax.yaxis):
         base = getattr(axis.get_transform(), "base", None)
-        if base == 10:  # logarithmic
+        if base == 10:
             _plain_numbers(axis)
         elif base == 2:
             axis.set_major_formatter("{x:g}")

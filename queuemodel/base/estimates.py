@@ -40,26 +40,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One fitted parameter, with its uncertainty.
-
-    Attributes
-    ----------
-    name, unit : str
-    value, standard_error : float
-        The error is NaN if unknown.
-    origin : {"measured", "derived", "assumed"}
-    identified : bool
-        Whether the data determine it.
-    note : str
-    """
+    """One fitted parameter, with its uncertainty."""
 
     name: str
     value: float
     unit: str
     _: KW_ONLY
-    standard_error: float = math.nan
+    standard_error: float = math.nan  #: NaN if unknown
     origin: Origin = "measured"
-    identified: bool = True
+    identified: bool = True  #: whether the data determine it
     note: str = ""
 
     def interval(self, confidence: float = 0.9) -> Estimate:
@@ -75,12 +64,10 @@ class Parameter:
         origin = self.origin if self.identified or self.origin == "assumed" else f"{self.origin}, not identified"
         about: dict[str, Any] = {"origin": self.origin, "identified": "yes" if self.identified else "no"}
         return {
-            "parameter": self.name,
-            "value": None if math.isnan(self.value) else self.value,
-            "standard_error": None if math.isnan(self.standard_error) else self.standard_error,
-            "unit": self.unit,
+            "parameter": self.name, "value": None if math.isnan(self.value) else self.value,
+            "standard_error": None if math.isnan(self.standard_error) else self.standard_error, "unit": self.unit,
             **({"origin": origin} if shown else about | {"note": self.note}),
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,12 +99,9 @@ class Parameters(Result, Sequence[Parameter]):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per parameter."""
-        rows = []
-        for one in self.every:
-            known, row = one.interval(self.confidence), one.to_row()
-            ends = {"lower": finite(known.lower), "upper": finite(known.upper)}
-            rows.append({"parameter": row.pop("parameter"), "value": row.pop("value")} | ends | row)
-        return rows
+        order = dict.fromkeys(("parameter", "value", "lower", "upper"))
+        known = ((one.to_row(), one.interval(self.confidence)) for one in self.every)
+        return [order | row | {"lower": finite(ends.lower), "upper": finite(ends.upper)} for row, ends in known]
 
     def _shown_rows(self) -> list[dict[str, Any]]:
         names = ("parameter", "value", "lower", "upper", "unit", "origin")

@@ -194,12 +194,9 @@ def _parse(
         raise DataError(f"{what} must be a number > 0 with its unit, like {example}, {got(text)}")
     written = "".join(match[2].split())
     if (unit := _spelt(written)) not in units:
-        prefix = (
-            {"k": "k", "m": "M", "g": "G", "t": "T"}.get(unit[:1]) if len(unit) < 5 and "it" not in written else None
-        )
-        near = [prefix + one[1:] for one in likely if prefix and one[0] in "GM"] or [
-            one for one in likely if one[0] == unit
-        ]
+        prefix = {"k": "k", "m": "M", "g": "G", "t": "T"}.get(unit[:1], "") if len(unit) < 5 else ""
+        near = [prefix + one[1:] for one in likely if prefix and one[0] in "GM" and "it" not in written]
+        near = near or [one for one in likely if one[0] == unit]
         meant = [match[1] + one for one in (near if written else likely)]
         *others, last = meant or [f"it like {example}"]
         wrong = ": unknown unit" if written else " has no unit"

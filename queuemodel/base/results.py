@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -32,9 +32,6 @@ SHOWN_NOTES = 3
 Rows = Sequence[dict[str, Any]]
 #: Kinds of notes in the order of their use: what contradicts the data; what is assumed, or estimated; what would
 #: narrow the interval.
-NOTE_KINDS = ("doubt", "assumed", "narrow", "other")
-
-
 NoteKind = Literal["doubt", "assumed", "narrow", "other"]
 
 
@@ -52,7 +49,7 @@ def joined(notes: Iterable[Note]) -> str:
 
 def ranked(notes: Iterable[Note]) -> list[str]:
     """Their clauses in the order of their use."""
-    return [note.text for note in sorted(notes, key=lambda note: NOTE_KINDS.index(note.kind)) if note.text]
+    return [note.text for note in sorted(notes, key=lambda note: get_args(NoteKind).index(note.kind)) if note.text]
 
 
 def counted(number: int | float, noun: str) -> str:

@@ -37,14 +37,10 @@ def ranks(profile: Profile, transfer_order: str, links: LinkRates) -> list[np.nd
         ]
     operations = profile.steps[0].operations
     if transfer_order in ("in-order", "reverse"):
-        order = by_first_use(operations)
-        if transfer_order == "reverse":
-            order.reverse()
+        order = by_first_use(operations)[:: -1 if transfer_order == "reverse" else 1]
         rank = {operations[i].name: float(position) for position, i in enumerate(order)}
-    elif transfer_order == "tic":
-        rank = _tic(operations)
     else:
-        rank = _tac(operations, links.transmit.rate)
+        rank = _tic(operations) if transfer_order == "tic" else _tac(operations, links.transmit.rate)
     return [
         np.array([rank.get(o.name, 0.0) if o.kind == "fetch" else 0.0 for o in step.operations])
         for step in profile.steps
@@ -182,22 +178,15 @@ def prepare(
     if bandwidth is not None:
         require_bandwidth(bandwidth, "simulate: bandwidth", error=ModelError)
         links = at_bandwidth(links, profile, bandwidth)
-    starts = (max(links.transmit.start_time, 0.0), max(links.receive.start_time, 0.0))
     servers = None if profiled == K else shard(profile, K, sharding)
-    order = ranks(profile, transfer_order, links)
-    steps = pack(profile, parameter_servers=K, start_times=starts, ranks=order, servers=servers)
+    steps = pack(profile, links, K, ranks(profile, transfer_order, links), servers)
     return Graphs(profile, steps, links, K, transfer_order, bandwidth, carried)
 
 
 def pack(
-    profile: Profile,
-    *,
-    parameter_servers: int,
-    start_times: tuple[float, float],
-    ranks: Sequence[np.ndarray] | None,
-    servers: Sequence[np.ndarray] | None,
+    profile: Profile, links: LinkRates, K: int, ranks: list[np.ndarray] | None, servers: list[np.ndarray] | None
 ) -> Steps:
-    """Every step's graph without waiting; fetches and pushes on an idle link start ``start_times`` (s) late."""
+    """Every step's graph without waiting, of ``K`` servers; transfers on an idle link start late, as its rates say."""
     columns: dict[str, list] = {name: [] for name in (*INTEGER_COLUMNS, *FLOAT_COLUMNS)}
     first, next_first, following = [0], [0], []
     variables: dict[str, int] = {}
@@ -206,11 +195,11 @@ def pack(
     for number, step in enumerate(profile.steps):
         operations = step.operations
         homes = [o.server for o in operations] if servers is None else servers[number]
-        _check(operations, homes, parameter_servers, f"profile {profile.job.name!r}: step {number}")
+        _check(operations, homes, K, f"profile {profile.job.name!r}: step {number}")
         order = arrival_order(operations)
         place = {int(i): position for position, i in enumerate(order)}
         causes = dependencies(operations)
-        starts = _starts(operations, {"fetch": start_times[0], "push": start_times[1]})
+        starts = _starts(operations, links)
         successors: list[list[int]] = [[] for _ in operations]
         for i in order:
             operation, (after, delay) = operations[i], causes[i]
@@ -231,12 +220,10 @@ def pack(
             next_first.append(len(following))
         first.append(first[-1] + len(operations))
     packed = Steps(
-        first=np.array(first),
-        next_first=np.array(next_first),
-        next=np.array(following, np.int64),
+        first=np.array(first), next_first=np.array(next_first), next=np.array(following, np.int64),
         pause=_pauses(profile),
         **{name: np.array(values, np.int64 if name in INTEGER_COLUMNS else float) for name, values in columns.items()},
-    )
+    )  # fmt: skip
     work = np.add.reduceat(packed.size + packed.duration + packed.delay, packed.first[:-1]) + packed.pause
     if not work.all():
         raise DataError(
@@ -296,16 +283,16 @@ def dependencies(operations: Sequence[Operation]) -> list[tuple[list[int], float
     return causes
 
 
-def _starts(operations: Sequence[Operation], seconds: dict[str, float]) -> dict[int, float]:
-    """Seconds before the first byte of transfers on an idle link, by operation; ``seconds``: by kind."""
+def _starts(operations: Sequence[Operation], links: LinkRates) -> dict[int, float]:
+    """Seconds before the first byte of transfers on an idle link, by operation."""
     starts = {}
-    for kind, latency in seconds.items():
+    for kind, link in (("fetch", links.transmit), ("push", links.receive)):
         busy_until = -math.inf
         for i in sorted(range(len(operations)), key=lambda i: operations[i].start):
             o = operations[i]
             sends = o.kind == kind and o.bytes > 0
             if (sends and o.start > busy_until) or (o.kind == kind == "fetch" and not o.after):
-                starts[i] = latency
+                starts[i] = max(link.start_time, 0.0)
             if sends:
                 busy_until = max(busy_until, o.end)
     return starts

@@ -65,12 +65,10 @@ class SimulatedRun(Result):
         cls, state: kernel.State, *, profile: Profile, settings: dict[str, Any], confidence: float
     ) -> SimulatedRun:
         """Read the kernel's arrays after a run."""
-        totals = state.snapshots[: state.count[kernel.SNAPSHOTS]]
-        W, K = len(state.step), len(state.server_free)
+        totals, stride = state.snapshots[: state.count[kernel.SNAPSHOTS]], int(state.count[kernel.STRIDE])
         durations = np.diff(totals[:, kernel.TIME], prepend=0.0)
         cut = mser5(durations)
         steady = durations[cut:]
-        stride = int(state.count[kernel.STRIDE])
         w, slot, i = np.nonzero(state.log_times[..., kernel.END] >= 0)
         log = np.stack([w, state.log_step[w, slot], state.log_record[w, slot], i], axis=1)
         log_times = state.log_times[w, slot, i]
@@ -79,32 +77,21 @@ class SimulatedRun(Result):
         change = totals[-1] - first
         seconds, steps = change[kernel.TIME], change[kernel.STEPS]
         spans = {"step": kernel.STEP_TIME, "fetch": kernel.FETCH_SPAN, "compute": kernel.BUSY, "push": kernel.PUSH_SPAN}
-        utilization = {"compute": float(change[kernel.BUSY] / seconds / W)}
-        for k in range(K):
-            sent, received, updating = change[kernel.PER_SERVER + 3 * k : kernel.PER_SERVER + 3 * k + 3]
+        utilization = {"compute": float(change[kernel.BUSY] / seconds / len(state.step))}
+        for k, (sent, received, updating) in enumerate(change[kernel.PER_SERVER :].reshape(-1, 3)):
             utilization[f"transmit[{k}]"] = float(sent / seconds / state.links[0, k])
             utilization[f"receive[{k}]"] = float(received / seconds / state.links[1, k])
             utilization[f"update[{k}]"] = float(updating / seconds)
         return cls(
-            float(stride * (len(steady) / steady.sum())),
-            workers=W,
-            parameter_servers=K,
-            settings=settings,
-            steps=int(totals[-1, kernel.STEPS]),
-            duration=float(totals[-1, kernel.TIME]),
-            warmup=float(first[kernel.TIME]),
-            utilization=utilization,
+            float(stride * (len(steady) / steady.sum())), workers=len(state.step),
+            parameter_servers=len(state.server_free), settings=settings, steps=int(totals[-1, kernel.STEPS]),
+            duration=float(totals[-1, kernel.TIME]), warmup=float(first[kernel.TIME]), utilization=utilization,
             breakdown={name: float(change[column] / steps) for name, column in spans.items()},
             staleness=np.trim_zeros(state.lags, "b") / max(1, state.lags.sum()),
             dropped_share=float(change[kernel.DROPPED] / (steps + change[kernel.DROPPED])),
-            times=totals[:, kernel.TIME],
-            throughputs=stride / durations,
-            confidence=confidence,
-            profile=profile,
-            log=log[by_end],
-            log_times=log_times[by_end],
-            log_results=state.log_result[w, slot][by_end],
-        )
+            times=totals[:, kernel.TIME], throughputs=stride / durations, confidence=confidence, profile=profile,
+            log=log[by_end], log_times=log_times[by_end], log_results=state.log_result[w, slot][by_end],
+        )  # fmt: skip
 
     @property
     def lower(self) -> float:
@@ -135,33 +122,21 @@ class SimulatedRun(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row with all settings and measures."""
-        return [
-            {
-                "workers": self.workers,
-                "parameter_servers": self.parameter_servers,
-                **self.settings,
-                "throughput": self.throughput,
-                "lower": self.lower,
-                "upper": self.upper,
-                **{f"{name}_time": value for name, value in self.breakdown.items()},
-                **{f"utilization_{name}": value for name, value in self.utilization.items()},
-                "staleness": self.mean_staleness,
-                "dropped_share": self.dropped_share,
-                "warmup": self.warmup,
-                "duration": self.duration,
-                "steps": self.steps,
-            }
-        ]
+        return [{
+            "workers": self.workers, "parameter_servers": self.parameter_servers, **self.settings,
+            "throughput": self.throughput, "lower": self.lower, "upper": self.upper,
+            **{f"{name}_time": value for name, value in self.breakdown.items()},
+            **{f"utilization_{name}": value for name, value in self.utilization.items()},
+            "staleness": self.mean_staleness, "dropped_share": self.dropped_share,
+            "warmup": self.warmup, "duration": self.duration, "steps": self.steps,
+        }]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the staleness distribution and the throughput over time included."""
         return {
-            **self.to_rows()[0],
-            "confidence": self.confidence,
-            "staleness_distribution": self.staleness.tolist(),
-            "times": self.times.tolist(),
-            "throughputs": self.throughputs.tolist(),
-        }
+            **self.to_rows()[0], "confidence": self.confidence, "staleness_distribution": self.staleness.tolist(),
+            "times": self.times.tolist(), "throughputs": self.throughputs.tolist(),
+        }  # fmt: skip
 
     def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
         """The kept steps as a Chrome trace, for Perfetto's viewer (ui.perfetto.dev) and chrome://tracing."""
@@ -198,17 +173,17 @@ def chrome_trace(profile: Profile, workers: int, log: np.ndarray, log_times: np.
         lane = next((lane for lane, until in enumerate(free) if until <= begin), len(free))
         free[lane : lane + 1] = [end]
         waited = times[kernel.BEGIN] - times[kernel.READY]
-        args = {"step": number, "bytes": operation.bytes, "server": operation.server, "waited": waited}
-        events.append(
-            {"ph": "X", "pid": w, "tid": _lane(operation.kind, lane), "name": operation.name, "cat": operation.kind}
-            | {"ts": begin / 1000, "dur": (end - begin) / 1000, "args": args}
-        )
-    names = [{"ph": "M", "pid": w, "name": "process_name", "args": {"name": f"worker {w}"}} for w in range(workers)] + [
-        {"ph": "M", "pid": w, "tid": _lane(kind, lane), "name": "thread_name"}
-        | {"args": {"name": LANES[kind] + (f" ({lane + 1})" if lane else "")}}
-        for (w, kind), free in sorted(lanes.items())
-        for lane in range(len(free))
-    ]
+        events.append({
+            "ph": "X", "pid": w, "tid": _lane(operation.kind, lane), "name": operation.name, "cat": operation.kind,
+            "ts": begin / 1000, "dur": (end - begin) / 1000,
+            "args": {"step": number, "bytes": operation.bytes, "server": operation.server, "waited": waited},
+        })  # fmt: skip
+    names: list[dict[str, Any]] = [
+        *({"ph": "M", "pid": w, "name": "process_name", "args": {"name": f"worker {w}"}} for w in range(workers)),
+        *({"ph": "M", "pid": w, "tid": _lane(kind, lane), "name": "thread_name",
+           "args": {"name": LANES[kind] + (f" ({lane + 1})" if lane else "")}}
+          for (w, kind), free in sorted(lanes.items()) for lane in range(len(free))),
+    ]  # fmt: skip
     return {"traceEvents": names + events, "displayTimeUnit": "ms"}
 
 
@@ -256,21 +231,7 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     """Draw one recorded step; the links are the servers': they transmit parameters and receive gradients.
 
     A recorded transfer's thin line begins with its request; its thick bar is the transmission itself, as long as its
-    bytes take at the estimated rate, ending at its arrival.
-
-    Parameters
-    ----------
-    profile : Profile
-        With operations in its steps.
-    step : int
-        Which of the recorded steps.
-    ax : matplotlib Axes, optional
-    **kwargs
-        Passed to ``ax.barh``.
-
-    Returns
-    -------
-    matplotlib Axes
+    bytes take at the estimated rate, ending at its arrival. Further arguments are those of ``ax.barh``.
     """
     if not -len(profile.steps) <= step < len(profile.steps):
         raise DataError(f"plot_timeline: step must be 0 to {len(profile.steps) - 1}, got {step!r}")
@@ -281,17 +242,13 @@ def plot_timeline(profile: Profile, *, step: int = 0, ax: Axes | None = None, **
     style: dict[str, Any] = {"height": 0.6, "edgecolor": "white", "linewidth": 0.5, **kwargs}
     for lane, (kind, place) in enumerate(TIMELINE_LANES.items()):
         color = PLACES[place]
-        operations = [o for o in profile.steps[step].operations if o.kind == kind]
-        sent = [
-            min(o.end - o.start, o.bytes * seconds[kind]) if kind in seconds else o.end - o.start for o in operations
-        ]
-        ends = [o.end for o in operations]
+        times = [(o.start, o.end, o.bytes) for o in profile.steps[step].operations if o.kind == kind]
+        starts, ends, sizes = np.array(times).reshape(-1, 3).T
+        sent = np.minimum(ends - starts, sizes * seconds[kind]) if kind in seconds else ends - starts
         drawn = style | ({} if kind != "update" else {"edgecolor": color})  # too short to be seen inside a white edge
-        ax.barh([lane] * len(ends), sent, left=[e - s for e, s in zip(ends, sent, strict=True)], color=color, **drawn)
+        ax.barh(np.full(len(ends), lane), sent, left=ends - sent, color=color, **drawn)
         if kind in seconds:
-            ax.hlines(
-                [lane + 0.4] * len(ends), [o.start for o in operations], ends, color=color, linewidth=0.8, alpha=0.5
-            )
+            ax.hlines(np.full(len(ends), lane + 0.4), starts, ends, color=color, linewidth=0.8, alpha=0.5)
     ax.set_yticks(range(len(TIMELINE_LANES)), TIMELINE_LANES.values())
     ax.invert_yaxis()
     ax.set_xlim(left=0)

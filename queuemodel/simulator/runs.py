@@ -68,21 +68,11 @@ def trace_runs(
     waiting = Synchronization.read(settings.pop("synchronization", None))
     networks = [each.settings for each in kind.mechanisms(barrier=waiting.together)]
     tasks = [
-        partial(
-            simulate_operations,
-            graphs,
-            workers=n,
-            steps=max(20, -(-total // (n * replications))),
-            seed=int(s),
-            slowdown=slowdown[:n],
-            worker_bandwidth=None if links_of is None else links_of[:n],
-            synchronization=waiting.of(n),
-            **settings,
-            **networks[i % len(networks)],
-        )
-        for n, row in zip(counts, seeds, strict=True)
-        for i, s in enumerate(row)
-    ]
+        partial(simulate_operations, graphs, workers=n, steps=max(20, -(-total // (n * replications))), seed=int(s),
+                slowdown=slowdown[:n], worker_bandwidth=None if links_of is None else links_of[:n],
+                synchronization=waiting.of(n), **settings, **networks[i % len(networks)])
+        for n, row in zip(counts, seeds, strict=True) for i, s in enumerate(row)
+    ]  # fmt: skip
     size = counts[-1] * graphs.parameter_servers * int(np.diff(graphs.steps.first).max())  # operations in memory
     threads = enumerate(_in_threads(tasks, MOST_OPERATIONS // size))
     results = threads if n_jobs is None else run_tasks(tasks, n_jobs=n_jobs, what="simulation")

@@ -149,10 +149,6 @@ def simulate_operations(
         Beside a `loaded_trip`: share of its congestion window that a connection keeps at a loss (0.7 with cubic, 0.5
         with Reno), so that windows share links; 0: no windows, but BBR's memory.
 
-    Returns
-    -------
-    SimulatedRun
-
     Raises
     ------
     DataError
@@ -191,9 +187,8 @@ def simulate_operations(
     require_share(confidence, "simulate: confidence", open_ended=True)
     if unknown := next((name for name in settings if name not in SETTINGS), None):
         raise ModelError(f"simulate: {unknown} is no setting of a simulation{nearest(unknown, SETTINGS)}")
-    machines, network, rules_of = (
-        {name: settings[name] for name in names if name in settings} for names in (MACHINES, NETWORK, RULES)
-    )
+    machines, network, rules_of = ({name: settings[name] for name in names if name in settings}
+                                   for names in (MACHINES, NETWORK, RULES))  # fmt: skip
     graphs = profile if isinstance(profile, Graphs) else prepare(profile, **machines)
     kind, *others = transports_of(graphs.profile, bandwidth=graphs.bandwidth, **network)
     rules = cluster_rules(kind, workers=workers, transfer_order=graphs.transfer_order, **rules_of)

@@ -107,7 +107,7 @@ class MultiTree:
 def _grow(topology: Topology) -> list[tuple[int, int, int, int]]:
     """Joins (step, tree, parent, child): in each step trees take turns to add one child over a link still free."""
     n, step = topology.nodes, 0
-    joined: list[dict[int, int]] = [{root: 0} for root in range(n)]  # node to step, in the order of joining
+    joined = [{root: 0} for root in range(n)]  # node to step, in the order of joining
     joins: list[tuple[int, int, int, int]] = []
     out = [[link for link in topology.links if link[0] == node] for node in range(n)]
     while any(len(tree) < n for tree in joined):
@@ -116,14 +116,8 @@ def _grow(topology: Topology) -> list[tuple[int, int, int, int]]:
         while added != len(joins):
             added = len(joins)
             for root, tree in enumerate(joined):
-                open_links = (
-                    link
-                    for parent, when in tree.items()
-                    if when < step
-                    for link in out[parent]
-                    if link[1] not in tree and link in free
-                )
-                if link := next(open_links, None):
+                near = (link for parent, when in tree.items() if when < step for link in out[parent])
+                if link := next((link for link in near if link[1] not in tree and link in free), None):
                     tree[link[1]] = step
                     free.remove(link)
                     joins.append((step, root, *link))
@@ -206,15 +200,10 @@ class Hoplite:
 
 #: Those that need nothing but their name.
 COLLECTIVES: dict[str, Algorithm] = {
-    "ring": Ring(),
-    "recursive-doubling": RecursiveDoubling(),
-    "halving-doubling": HalvingDoubling(),
-    "double-binary-tree": DoubleBinaryTree(),
-    "hoplite": Hoplite(),
-    "nccl": NCCL(),
-    "parameter-servers": ParameterServers(),
-    "split-servers": SplitServers(),
-}
+    "ring": Ring(), "recursive-doubling": RecursiveDoubling(), "halving-doubling": HalvingDoubling(),
+    "double-binary-tree": DoubleBinaryTree(), "hoplite": Hoplite(), "nccl": NCCL(),
+    "parameter-servers": ParameterServers(), "split-servers": SplitServers(),
+}  # fmt: skip
 
 
 def algorithm_of(wanted: str | object) -> Algorithm:

@@ -16,9 +16,13 @@ from queuemodel.cli import COMMANDS
 from queuemodel.scheduling import EqualShare, Nodes, read_workload, schedule
 from tests.oracles.recorded import DATA
 
-NETWORK = '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}'
 JOBS = "name,arrival_time,steps,speeds\na,0,100,power 0.8 2.5\n"
-CURVE = "workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n"
+FILES = {
+    "network.json": '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}',
+    "jobs.csv": JOBS, "throughputs.csv": "workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n",
+    "i.csv": "name,price\na,1\n",
+    "many.csv": JOBS + "".join(f"b{n},{10 * n},4000,1:1 2:1.9 4:3.5 6:4.9\n" for n in range(9)),
+}  # fmt: skip
 
 #: Commands that print results without TensorFlow, on the files below.
 WORK = {
@@ -31,12 +35,11 @@ READ = ["--batch-size", "32", "-o", "profile.json"]
 FULL = "queuemodel: error: standard output: No space left on device\n"
 PYTHON = [sys.executable, "-m", "queuemodel"]
 AS_TEXT = {"stderr": subprocess.PIPE, "text": True, "timeout": 600}
-only_linux = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a disk that is always full")
 
 
 @pytest.fixture(autouse=True)
 def files(examples):
-    for name, content in (("network.json", NETWORK), ("jobs.csv", JOBS), ("throughputs.csv", CURVE)):
+    for name, content in FILES.items():
         (examples / name).write_text(content)
 
 
@@ -54,45 +57,38 @@ def printed(run):
 
 @pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
 def test_help_fits_80_columns(printed, command, monkeypatch):
+    """And has an example, last, of options that it lists; those of few users are in a longer one."""
     monkeypatch.setattr(sys, "argv", ["queuemodel"])
-    texts = [printed(*command.split(), "--help")]
-    if "--help-all" in texts[0]:
-        texts.append(printed(command, "--help-all"))
-    assert max(map(len, "\n".join(texts).splitlines())) <= 80
-    if command:  # and has an example, last
-        assert all(f"queuemodel {command}" in text.rpartition("Example")[2] for text in texts)
-    else:
-        assert all(f"\n  {name} " in texts[0] for name in COMMANDS)
-        assert printed() == texts[0]
-
-
-@pytest.mark.parametrize("command", ["predict", "plan", "report", "simulate", "compare", "fit"])
-def test_short_help_has_common_options(printed, command):
-    flags = [set(re.findall(r"^  (--[\w-]+)", printed(command, asked), re.M)) for asked in ("--help", "--help-all")]
-    assert flags[0] < flags[1]
-    assert 5 <= len(flags[0]) <= 15
-    assert {"--bucket-bytes", "--k"} & flags[1]
-    assert not {"--bucket-bytes", "--k", "--buffer"} & flags[0]
-
-
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_examples_use_options_of_short_help(printed, command):
-    options, _, examples = printed(command, "--help").rpartition("Example")
+    short = printed(*command.split(), "--help")
+    long = printed(command, "--help-all") if "--help-all" in short else short
+    assert max(map(len, (short + long).splitlines())) <= 80
+    if not command:
+        assert all(f"\n  {name} " in short for name in COMMANDS)
+        assert printed() == short
+        return
+    options, _, examples = short.rpartition("Example")
+    assert f"queuemodel {command}" in examples
+    assert f"queuemodel {command}" in long.rpartition("Example")[2]
     listed = set(re.findall(r"(?<!\S)-{1,2}[a-z][\w-]*", re.sub(r",$", "", options.replace(", --", " --"))))
     own = re.sub(r" -- .*?(?=queuemodel|\Z)", "", examples, flags=re.DOTALL)  # without the command that is recorded
     assert set(re.findall(r"(?<!\S)-{1,2}[a-z][\w-]*", own)) <= listed
+    if long != short:
+        few, every = (set(re.findall(r"^  (--[\w-]+)", text, re.M)) for text in (short, long))
+        assert few < every
+        assert 5 <= len(few) <= 15
+        assert "--strategy" not in every or {"--bucket-bytes", "--k"} & (every - few)
+        assert not {"--bucket-bytes", "--k", "--buffer"} & few
 
 
-@pytest.mark.parametrize(
-    ("data", "both"), [("resnet50-t4-placements.csv --batch-size 40", True), ("ddp-alexnet-40.json", False)]
-)
-def test_gpus_and_ranks_per_node_agree(printed, data, both):
-    more = ["--gpus-per-node", "4", *([] if both else ["--inside-bandwidth", "25GB/s"])]
-    texts = [printed("predict", *data.split(), "--workers", "8", option, *more[1:], "--format", "csv")
-             for option in ("--gpus-per-node", "--ranks-per-node")]  # fmt: skip
-    assert texts[0] == texts[1]
-    assert texts[0].startswith("nodes,gpus,iterations_per_second")
-    assert texts[0].splitlines()[1].startswith("2,8,")
+@pytest.mark.parametrize("data", [
+    "resnet50-t4-placements.csv --batch-size 40", "ddp-alexnet-40.json --inside-bandwidth 25GB/s",
+])  # fmt: skip
+def test_gpus_and_ranks_per_node_agree(printed, data):
+    text, other = (printed(*f"predict {data} --workers 8 --{unit}-per-node 4 --format csv".split())
+                   for unit in ("gpus", "ranks"))  # fmt: skip
+    assert text == other
+    assert text.startswith("nodes,gpus,iterations_per_second")
+    assert text.splitlines()[1].startswith("2,8,")
 
 
 def test_notes_are_three_unless_explained(printed):
@@ -130,33 +126,35 @@ def test_terminal_answer_is_bold(setting):
 
 
 @pytest.mark.parametrize("command", WORK)
-def test_formats_agree_and_tables_fit(printed, command, monkeypatch):
-    columns = {"predict": 40, "solve": 200}.get(command, 80)
+def test_formats_agree_and_tables_fit(printed, told, command, monkeypatch):
+    columns, words = {"predict": 40, "solve": 200}.get(command, 80), f"{command} {WORK[command]}"
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert columns / 2 < max(map(len, printed(command, *WORK[command].split()).splitlines())) <= columns
-    rows = list(csv.DictReader(io.StringIO(printed(command, *WORK[command].split(), "--format", "csv"))))
-    document = json.loads(printed(command, *WORK[command].split(), "--format", "json"), parse_constant=no_number)
-    told = set(re.findall(r"-?\d+\.\d{6,}(?:e-?\d+)?", json.dumps(document)))
+    assert columns / 2 < max(map(len, printed(*words.split()).splitlines())) <= columns
+    number = r"-?\d+\.\d{6,}(?:e-?\d+)?"
+    rows, document = rows_of(printed(*words.split(), "--format", "csv")), json.dumps(told(words))
     assert rows
-    assert {cell for row in rows for cell in row.values() if re.fullmatch(r"-?\d+\.\d{6,}(?:e-?\d+)?", cell)} <= told
+    assert {cell for row in rows for cell in row.values() if re.fullmatch(number, cell)} <= {
+        *re.findall(number, document)
+    }
 
 
-def test_failures_and_machines_reach_the_cluster(printed, tmp_path):
-    (tmp_path / "many.csv").write_text(JOBS + "".join(f"b{n},{10 * n},4000,1:1 2:1.9 4:3.5 6:4.9\n" for n in range(9)))
-    options = (
-        "--workload many.csv --nodes 8 --policy equi --restart-seconds 20s --start-seconds 5s --seed 3 --warmup 0.2 "
-        "--mean-time-to-failure 2h --checkpoint-seconds 5min --nodes-per-machine 4 --spread-speed 0.7 --format"
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_failures_and_machines_reach_the_cluster(printed, told):
+    words = (
+        "schedule --workload many.csv --nodes 8 --policy equi --restart-seconds 20s --start-seconds 5s --seed 3 "
+        "--warmup 0.2 --mean-time-to-failure 2h --checkpoint-seconds 5min --nodes-per-machine 4 --spread-speed 0.7"
     )
-    text = printed("schedule", *options.split(), "json", "--records")
-    nodes = Nodes(8, restart_seconds=20.0, start_seconds=5.0, mean_time_to_failure=7200.0,
-                      checkpoint_seconds=300.0, nodes_per_machine=4, spread_speed=0.7)  # fmt: skip
+    nodes = Nodes(8, restart_seconds=20.0, start_seconds=5.0, mean_time_to_failure=7200.0, checkpoint_seconds=300.0,
+                  nodes_per_machine=4, spread_speed=0.7)  # fmt: skip
     truth = schedule(read_workload("many.csv", nodes=8), EqualShare(), nodes=nodes, seed=3, warmup=0.2)
-    told = json.loads(text)["policies"]["equi"]
-    assert told["mean_response_time"] == truth.mean_response_time
-    assert sum(record["failures"] for record in told["records"]) == truth.failures.sum() > 0
-    jobs, whole = (list(csv.DictReader(io.StringIO(printed("schedule", *options.split(), "csv", *more))))
-                   for more in (["--records"], []))  # fmt: skip
-    assert [row["failures"] for row in jobs] == [str(record["failures"]) for record in told["records"]]
+    found = told(f"{words} --records")["policies"]["equi"]
+    assert found["mean_response_time"] == truth.mean_response_time
+    assert sum(record["failures"] for record in found["records"]) == truth.failures.sum() > 0
+    jobs, whole = (rows_of(printed(*words.split(), "--format", "csv", *more)) for more in (["--records"], []))
+    assert [row["failures"] for row in jobs] == [str(record["failures"]) for record in found["records"]]
     assert [row["mean_response_time"] for row in whole] == [str(truth.mean_response_time)]
 
 
@@ -198,19 +196,14 @@ def keys_of(document):
     ("simulate", "simulate alexnet-60.json --workers 2 --steps 5"),
     ("compare", "compare ddp-alexnet-40.json --strategy sync"),
 ])  # fmt: skip
-def test_json_holds_what_the_reference_promises(printed, row, words, promised, tmp_path):
-    (tmp_path / "i.csv").write_text("name,price\na,1\n")
-    document = json.loads(printed(*words.split(), "--format", "json"), parse_constant=no_number)
-    assert keys_of(document) <= promised[row]
+def test_json_holds_what_the_reference_promises(told, row, words, promised):
+    keys = keys_of(told(words))
+    assert keys <= promised[row]
     if row in ("fit", "plan", "plan --instances", "next-measurement", "solve"):  # others have keys for some questions
-        assert keys_of(document) == promised[row]
+        assert keys == promised[row]
 
 
-def no_number(name):
-    raise AssertionError(f"{name} is no JSON")
-
-
-@only_linux
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a disk that is always full")
 @pytest.mark.parametrize("words", ["predict --help", "fit throughputs.csv --format json"])
 def test_full_disk_is_one_line(words):
     with open("/dev/full", "w") as output:

@@ -12,25 +12,21 @@ from validation.convergence import benchmarks, judge, straight_line
 SIZES = np.array([256, 512, 1024, 4096, 16384])
 
 
-def law(sizes, *, least=1e6, critical=4000.0):
-    return least * (1 + np.asarray(sizes) / critical)
-
-
-def measured(sizes=SIZES, **about):
-    return [(int(size), [float(examples)] * 20) for size, examples in zip(sizes, law(sizes, **about), strict=True)]
+def law(sizes, *, critical):
+    return 1e6 * (1 + np.asarray(sizes) / critical)
 
 
 @pytest.mark.parametrize("critical", [500.0, 4000.0, 30_000.0])
 def test_true_law_is_recovered(critical):
-    fitted = qm.fit_convergence(measured(critical=critical))
+    examples = law(SIZES, critical=critical).tolist()
+    fitted = qm.fit_convergence([(size, [mean] * 20) for size, mean in zip(SIZES.tolist(), examples, strict=True)])
     assert fitted.critical_batch == pytest.approx(critical, rel=0.12)
     low, high = fitted.critical_interval()
     assert low < critical < high < 4 * low
-    assert fitted.examples(SIZES) == pytest.approx(law(SIZES, critical=critical), rel=0.015)
-    assert fitted.examples(2048) == pytest.approx(law(2048, critical=critical), rel=0.015)
-    assert fitted.examples(65536) == pytest.approx(law(65536, critical=critical), rel=0.06)
+    for sizes, error in (([*SIZES, 2048], 0.015), ([65536], 0.06)):
+        assert fitted.examples(sizes) == pytest.approx(law(sizes, critical=critical), rel=error)
     assert fitted.steps(2048) == pytest.approx(fitted.examples(2048) / 2048)
-    assert [row["measured"] for row in fitted.to_rows()] == pytest.approx(law(SIZES, critical=critical))
+    assert [row["measured"] for row in fitted.to_rows()] == pytest.approx(examples)
     lines = {line.get_label(): line.get_data() for line in fitted.plot(largest=20_000).lines}
     assert lines["predicted"][1] == pytest.approx(law(lines["predicted"][0], critical=critical), rel=0.06)
 
@@ -48,17 +44,15 @@ def test_the_posterior_by_brute_force():
         sigma = np.sqrt(deviation**2 + spread**2 / seeds)
         off = np.log(examples) - level - np.log1p(b / 10 / np.exp(log_ratio))
         log_chance = log_chance - 0.5 * (off / sigma) ** 2 - np.log(sigma)
-    chance = np.exp(log_chance - log_chance.max()) / np.exp(log_chance - log_chance.max()).sum()
-    rng = np.random.default_rng(0)
-    a, b, c = np.unravel_index(rng.choice(chance.size, 100_000, p=chance.ravel()), chance.shape)
+    chance, rng = np.exp(log_chance - log_chance.max()), np.random.default_rng(0)
+    a, b, c = np.unravel_index(rng.choice(chance.size, 100_000, p=chance.ravel() / chance.sum()), chance.shape)
     examples = np.exp(level[a, 0, 0]) * (1 + np.array([20, 400])[:, None] / 10 / np.exp(log_ratio[b, 0]))
     error = rng.standard_normal((2, 100_000)) * np.hypot(deviation[c], spread / np.sqrt(8 / 3))
     fitted, levels = qm.fit_convergence(points), [0.05, 0.5, 0.95]
     np.testing.assert_allclose(fitted.examples([20, 400]), np.median(examples, axis=1), rtol=0.02)
     assert np.quantile(fitted.error, levels) == pytest.approx(np.quantile(error, levels), abs=0.01)
-    assert fitted.critical_interval(0.8) == pytest.approx(
-        np.quantile(10 * np.exp(log_ratio[b, 0]), [0.1, 0.9]), rel=0.1
-    )
+    critical = np.quantile(10 * np.exp(log_ratio[b, 0]), [0.1, 0.9])
+    assert fitted.critical_interval(0.8) == pytest.approx(critical, rel=0.1)
     truth = np.quantile(examples * np.exp(error), levels, axis=1)
     np.testing.assert_allclose(fitted.quantiles([20, 400], levels), truth, rtol=0.03)
     np.testing.assert_allclose(fitted.interval([20, 400]), truth[[0, 2]], rtol=0.03)
@@ -80,10 +74,9 @@ def test_units_of_batches_cancel(unit, times):
 def test_published_benchmarks_are_predicted():
     """MLPerf's reference points: as good as the learnt posterior that this replaced, and better than the line."""
     every = [judge(points) for points in benchmarks().values()]
-    for question, mean, median in [
-        ("each from the others", 0.05, 0.045), ("from the two smallest", 0.12, 0.1),
-        ("from the three smallest", 0.12, 0.1),
-    ]:  # fmt: skip
+    goals = {"each from the others": (0.05, 0.045), **dict.fromkeys(
+        ("from the two smallest", "from the three smallest"), (0.12, 0.1))}  # fmt: skip
+    for question, (mean, median) in goals.items():
         off, held = np.concatenate([answers[question] for answers in every]).T
         assert np.abs(off).mean() < mean
         assert np.median(np.abs(off)) < median
@@ -92,30 +85,32 @@ def test_published_benchmarks_are_predicted():
     assert line.mean() > 0.5
 
 
+FIT, NOISE = qm.fit_convergence, qm.noise_scale
+ONE = [(8, [1.0])]
+
+
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: qm.fit_convergence([]), "at least one batch size must be measured"),
-    (lambda: qm.fit_convergence([(0, [1.0])]), "batch_size must be a whole number of at least 1, got 0"),
-    (lambda: qm.fit_convergence([(8, [1.0, -1.0])]), r"size 8: examples must be finite and > 0, got -1\.0"),
-    (lambda: qm.fit_convergence([(8, [])]), "batch size 8: examples of at least one seed are needed, got none"),
-    (lambda: qm.fit_convergence([(8, 1.0)]), r"expected \(batch_size, \[examples, ...\]\), got \(8, 1.0\)"),
-    (lambda: qm.fit_convergence([(8, [1.0])]).examples(2.5), r"whole number of at least 1, got 2\.5"),
-    (lambda: qm.fit_convergence([(8, [1.0])]).interval(8, 90), "confidence must be between 0 and 1"),
-    (lambda: qm.fit_convergence([(8, [1.0])], noise_scale=np.inf), "noise_scale must be finite and > 0 examples"),
-    (lambda: qm.noise_scale([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], batch_size=8), r"got \(3,\) and \(3,\)"),
-    (lambda: qm.noise_scale([[1.0, 2.0]], [1.0], batch_size=8), "two or more of each"),  # one step tells no error
-    (lambda: qm.noise_scale([[1.0, -2.0]] * 2, [1.0] * 2, batch_size=8), "norms must be finite and >= 0"),
-    (lambda: qm.noise_scale([[1.0, 2.0]] * 2, [1.0] * 2, batch_size=0), "batch_size must be a whole number"),
+    (lambda: FIT([]), "at least one batch size must be measured"),
+    (lambda: FIT([(0, [1.0])]), "batch_size must be a whole number of at least 1, got 0"),
+    (lambda: FIT([(8, [1.0, -1.0])]), r"size 8: examples must be finite and > 0, got -1\.0"),
+    (lambda: FIT([(8, [])]), "batch size 8: examples of at least one seed are needed, got none"),
+    (lambda: FIT([(8, 1.0)]), r"expected \(batch_size, \[examples, ...\]\), got \(8, 1.0\)"),
+    (lambda: FIT(ONE).examples(2.5), "number of at least 1"), (lambda: FIT(ONE).interval(8, 90), "between 0 and 1"),
+    (lambda: FIT(ONE, noise_scale=np.inf), "noise_scale must be finite and > 0 examples"),
+    (lambda: NOISE([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], batch_size=8), r"got \(3,\) and \(3,\)"),
+    (lambda: NOISE([[1.0, 2.0]], [1.0], batch_size=8), "two or more of each"),  # one step tells no error
+    (lambda: NOISE([[1.0, -2.0]] * 2, [1.0] * 2, batch_size=8), "norms must be finite and >= 0"),
+    (lambda: NOISE([[1.0, 2.0]] * 2, [1.0] * 2, batch_size=0), "batch_size must be a whole number"),
 ])  # fmt: skip
 def test_what_is_no_measurement_is_refused(make, message):
     with pytest.raises((qm.ModelError, qm.FitError), match=message):
         make()
 
 
-def norms(scale, *, steps=50, workers=2, seed=0, batch_size=16, length=200):
+def norms(scale, *, steps=50, workers=2, seed=0):
     """Squared norms of gradients around a true one of norm 1; each example's noise has a covariance of this trace."""
-    rng = np.random.default_rng(seed)
-    noise = np.sqrt(scale / length / batch_size) * rng.standard_normal((steps, workers, length))
-    gradients = np.full(length, length**-0.5) + noise
+    noise = np.sqrt(scale / 200 / 16) * np.random.default_rng(seed).standard_normal((steps, workers, 200))
+    gradients = 200**-0.5 + noise
     return (gradients**2).sum(axis=2), (gradients.mean(axis=1) ** 2).sum(axis=1)
 
 
@@ -129,7 +124,7 @@ def test_mean_norms_give_the_noise_scale(workers):
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_intervals_hold_the_noise_scale(workers):
-    found = [qm.noise_scale(*norms(100.0, seed=s, workers=workers), batch_size=16).interval(0.8) for s in range(100)]
+    found = [NOISE(*norms(100.0, seed=s, workers=workers), batch_size=16).interval(0.8) for s in range(100)]
     assert 0.65 <= np.mean([low <= 100.0 <= high for low, high in found]) <= 0.9
     assert np.mean([low <= 150.0 <= high for low, high in found]) < 0.5
 

@@ -1,4 +1,4 @@
-"""Plans against brute force on known curves."""
+"""Plans against brute force on known curves; the next run to measure, for every kind of data."""
 
 import json
 import math
@@ -13,32 +13,25 @@ from hypothesis import strategies as st
 
 import queuemodel as qm
 from queuemodel import example_profile
+from queuemodel.curves.prediction import Prediction
 
 
-def curve(x, *, spread=0.1, servers=1, batch_size=10, dataset_size=36_000):
-    x = np.array(x, dtype=float)
+def spaced(rates, *, spread, servers=1, each=1, start=1, batch_size=9, **more):
+    """A curve from ``start`` workers on, on nodes of ``each``, with an interval of its own for each number."""
+    x, n = np.array(rates), np.arange(start, start + len(rates))
+    low, high = x * (1 - np.resize(spread, len(x))), x * (1 + np.resize(spread, len(x)))
     return qm.ThroughputCurve(
-        np.arange(1, len(x) + 1), x, x * (1 - spread), x * (1 + spread), single=float(x[0]), batch_size=batch_size,
-        parameter_servers=servers, dataset_size=dataset_size,
+        n, x, low, high, single=float(x[0] / n[0]), base_workers=start, batch_size=batch_size,
+        parameter_servers=servers, workers_per_node=each, **more,
     )  # fmt: skip
 
 
-SATURATING = curve([1.0, 2.0, 2.9, 3.6, 4.0, 4.1, 4.1, 4.1])
+SATURATING = spaced([1.0, 2.0, 2.9, 3.6, 4.0, 4.1, 4.1, 4.1], spread=[0.1], batch_size=10, dataset_size=36_000)
 
 
 def only(plan):
     (choice,) = plan.choices
     return choice
-
-
-def spaced(rates, *, spread, servers=1, each=1, start=1, **more):
-    """A curve from ``start`` workers on, on nodes of ``each``, with an interval of its own for each number."""
-    x, n = np.array(rates), np.arange(start, start + len(rates))
-    low, high = x * (1 - np.resize(spread, len(x))), x * (1 + np.resize(spread, len(x)))
-    return qm.ThroughputCurve(
-        n, x, low, high, single=float(x[0] / n[0]), base_workers=start, batch_size=9, parameter_servers=servers,
-        workers_per_node=each, **more,
-    )  # fmt: skip
 
 
 RATES = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=40)
@@ -60,6 +53,9 @@ def test_choices_are_those_of_brute_force(rates, spread, servers, each, deadline
     allowed = [n for n in range(1, len(rates) + 1) if n < each or n % each == 0]
     X, low, high = (dict(enumerate(x.tolist(), 1)) for x in (whole.steps_per_second, whole.lower, whole.upper))
 
+    def late(x, n):
+        return 3600 / x[n] > deadline
+
     def cost(x, n):
         return 3600 / x / 3600 * 5.0 * (math.ceil(n / each) + servers)
 
@@ -67,17 +63,12 @@ def test_choices_are_those_of_brute_force(rates, spread, servers, each, deadline
         pairs = zip([0, *allowed], allowed, strict=False)
         return all((x[b] - (x[a] if a else 0)) / rates[0] / (b - a) >= added for a, b in pairs if b <= n)
 
-    def efficient(x, n):
-        return n == 1 or x[n] / (n * rates[0]) >= floor
-
-    def late(x, n):
-        return 3600 / x[n] > deadline
-
     rules = [
         (lambda x, n: not late(x, n), lambda x, n: cost(x[n], n)),
         (lambda x, n: cost(x[n], n) <= budget, lambda x, n: 1 / x[n]),
         (lambda x, n: not late(x, n), lambda x, n: n), (lambda x, n: 9 * x[n] >= speed, lambda x, n: n),
-        (lambda x, n: True, lambda x, n: cost(x[n], n)), (efficient, lambda x, n: -n), (steep, lambda x, n: -n),
+        (lambda x, n: True, lambda x, n: cost(x[n], n)),
+        (lambda x, n: n == 1 or x[n] / (n * rates[0]) >= floor, lambda x, n: -n), (steep, lambda x, n: -n),
     ]  # fmt: skip
     for k, (choice, (good, value)) in enumerate(zip(found, rules, strict=True)):
 
@@ -95,10 +86,9 @@ def test_choices_are_those_of_brute_force(rates, spread, servers, each, deadline
         if point:
             n = choice.workers
             assert choice.nodes == math.ceil(n / each) + servers
-            assert [choice.time, choice.time_low, choice.time_high] == pytest.approx(
-                [3600 / x[n] for x in (X, high, low)]
-            )
-            costs = [cost(x[n], n) for x in (X, high, low)]
+            times, costs = ([take(x[n]) for x in (X, high, low)]
+                            for take in (lambda x: 3600 / x, lambda x, n=n: cost(x, n)))  # fmt: skip
+            assert [choice.time, choice.time_low, choice.time_high] == pytest.approx(times)
             assert [choice.cost, choice.cost_low, choice.cost_high] == pytest.approx(costs)
 
 
@@ -122,20 +112,14 @@ def test_kinds_of_work_share_one_law():
     assert plans == ["1,000,000 steps of each worker to train", "1,000,000 iterations to train"]
 
 
-def test_durations_as_text_or_timedelta():
-    pandas = pytest.importorskip("pandas")
-    seconds = only(qm.plan(SATURATING, epochs=1, deadline=5400))
-    for deadline in ("90min", "1.5h", timedelta(minutes=90), pandas.Timedelta("90min")):
-        assert repr(only(qm.plan(SATURATING, epochs=1, deadline=deadline))) == repr(seconds)
-    assert seconds.goal == "smallest within 1.5 h"
-
-
 def test_recommendation_has_its_probability():
     """3,600 steps in 1,800 s are 2 a second: 2.0 on two workers, with a lower end of 1.8; 2.61 on three."""
     plan = qm.plan(SATURATING, epochs=1, deadline="30min")
     assert (only(plan).workers, only(plan).workers_point, only(plan).probability) == (3, 2, 0.95)
     said = "3 workers meet 30 min with 95 % probability, 2 workers by the point estimate: 20.7 min (18.8 to 23 min)"
     assert plan.answer() == f"{said}; 90 % intervals"
+    for deadline in ("0.5h", timedelta(minutes=30), pytest.importorskip("pandas").Timedelta("30min")):
+        assert repr(qm.plan(SATURATING, epochs=1, deadline=deadline)) == repr(plan)
     assert plan._shown_rows()[0] == {
         "goal": "smallest within 30 min", "workers": 3, "point estimate": 2, "time": "20.7 min (18.8 to 23 min)"
     }  # fmt: skip
@@ -146,29 +130,22 @@ def test_recommendation_has_its_probability():
     assert last.answer() == "6 workers train at least 40.5 examples/s by the point estimate only"
     assert last.notes()[0] == "at least 40.5 examples/s: no number of workers on the curve has 95 % probability"
     paid = qm.plan(SATURATING, epochs=1, price_per_node_hour=2500, currency="EUR")
-    assert (
-        paid.answer()
-        == "3 workers cost least: 20.7 min (18.8 to 23 min), 3,448 EUR (3,135 to 3,831 EUR); 90 % intervals"
-    )
+    said = "3 workers cost least: 20.7 min (18.8 to 23 min), 3,448 EUR (3,135 to 3,831 EUR); 90 % intervals"
+    assert paid.answer() == said
     assert paid._shown_rows()[0]["cost (EUR)"] == "3,448"
     assert "at 2,500 EUR per node and hour" in paid.caption()
 
 
 def test_machines_are_whole_nodes():
     X = 64 * np.arange(1, 65) / (64 + np.arange(1, 65))
-    curve = qm.ThroughputCurve(
-        np.arange(1, 65), X, 0.95 * X, 1.05 * X, single=X[0], workers_per_node=8, parameter_servers=0, dataset_size=3600
-    )  # fmt: skip
+    curve = spaced(X, spread=[0.05], each=8, servers=0, batch_size=1, dataset_size=3600)
     for deadline, workers, nodes in ((220, 24, 3), (3600 / 0.95 / X[23], 24, 3), (3600 / X[23], 32, 4), (1500, 3, 1)):
-        choice = only(plan := qm.plan(curve, epochs=1, deadline=deadline))
-        assert (choice.workers, choice.nodes) == (workers, nodes)
-        row = plan._shown_rows()[0]
-        assert (row["nodes"], row["GPUs"]) == (nodes, workers)
-        assert plan.answer().startswith(f"{nodes} node")
+        plan = qm.plan(curve, epochs=1, deadline=deadline)
+        assert (only(plan).workers, only(plan).nodes) == (workers, nodes)
+        assert plan._shown_rows()[0].items() >= {"nodes": nodes, "GPUs": workers}.items()
     assert plan.answer().startswith("1 node (3 GPUs) meets 25 min with 95 % probability")
-    with pytest.raises(
-        qm.ModelError, match=r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
-    ):
+    said = r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
+    with pytest.raises(qm.ModelError, match=said):
         qm.plan(spaced([1.0, 2.0], spread=[0.1], each=8, start=9), throughput=1)
 
 
@@ -176,32 +153,27 @@ def test_unmet_goals_state_the_shortfall():
     """4.1 steps of 10 examples a second: 100 epochs of 36,000 examples take 24.4 h and cost at least 97.6."""
     goals = {"deadline": 12 * 3600, "budget": 50, "price_per_node_hour": 1.0, "throughput": 82}
     plan = qm.plan(SATURATING, epochs=100, **goals)
-    assert plan.choices[0].workers is None
     said = plan.caption()
-    assert (
-        plan.answer() == "within 12 h is not met: 6 workers come nearest, to 24.4 h; it needs 2.03 times the throughput"
+    assert plan.answer() == (
+        "within 12 h is not met: 6 workers come nearest, to 24.4 h; it needs 2.03 times the throughput"
     )
     assert said.count("within 12 h is not met") == 1
     assert "a budget of 50 is not met: 3 workers come nearest, to 138" in said
     assert "at least 82 examples/s is not met: 6 workers come nearest, to 41 examples/s; it needs 2 times" in said
     assert not qm.plan(SATURATING, epochs=1, deadline=12 * 3600).remarks
-
-
-def test_rows_and_json():
     plan = qm.plan(SATURATING, epochs=10, deadline=1.0, min_efficiency=0.9)
     assert [row["workers"] for row in plan.to_rows()] == [None, 2]
-    written = json.loads(plan.to_json())
-    assert written["choices"][0]["workers"] is None
-    assert written["note"] == "; ".join([*plan.remarks, "360,000 examples to train"])
+    assert json.loads(plan.to_json())["note"] == "; ".join([*plan.remarks, "360,000 examples to train"])
     assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
-    assert "is not met" in repr(plan)
     assert "<table" in plan._repr_html_()
+    for floor, marked in ((0.01, True), (0.99, False)):
+        said = qm.plan(SATURATING, min_efficiency=floor).caption()
+        assert bool(re.search(f"efficiency >= {floor}: .* are the most on the curve; predict more", said)) is marked
 
 
 WITH_EPOCHS = {"epochs": 1, "deadline": 1}
 BAD = [
     ({}, "at least one"), ({"deadline": 3600}, "plan: give epochs too"),
-    ({"price_per_node_hour": 1.0}, "give epochs too"),
     ({"budjet": 9.0}, "plan: goal must be one of .*got 'budjet'"),
     ({"budget": 9.0}, "give epochs and price_per_node_hour too, for a deadline, a price or a budget"),
     *((WITH_EPOCHS | {"epochs": epochs}, said) for epochs, said in (
@@ -211,10 +183,8 @@ BAD = [
         (-1, "deadline"), (1e300, "plan: deadline must be at most"),
         ("3", "plan: deadline: duration '3' has no unit; write 3h, 3min or 3s"))),
     *((WITH_EPOCHS | {"dataset_size": size}, said) for size, said in (
-        (0, "dataset_size"), (10**400, "dataset_size must be at most"),
-        (1e6, "dataset_size must be a whole number"), (math.nan, "dataset_size must be a whole number"))),
-    *(({"epochs": 1, "price_per_node_hour": price}, "plan: price_per_node_hour must be")
-      for price in (math.inf, math.nan, 1e300)),
+        (10**400, "dataset_size must be at most"), (1e6, "dataset_size must be a whole number"))),
+    *(({"epochs": 1, "price_per_node_hour": price}, "plan: price_per_node_hour must be") for price in (math.nan, 1e99)),
     ({"min_efficiency": 1.5}, "min_efficiency"), ({"min_efficiency": math.nan}, "min_efficiency"),
     ({"min_marginal_speedup": 0}, "min_marginal_speedup"),
     ({"epochs": 1, "steps": 2, "deadline": 3}, "plan: epochs and steps exclude each other; give one of epochs, steps"),
@@ -228,10 +198,12 @@ BAD = [
 def test_bad_questions_are_one_clear_line(arguments, message):
     with pytest.raises(qm.ModelError, match=rf"\A.*{message}.*\Z"):
         qm.plan(SATURATING, **arguments)
+
+
+def test_other_curves_are_refused():
     for name in ("epochs", "examples", "tokens"):
-        with pytest.raises(
-            qm.ModelError, match=rf"\Aplan: {name} needs batch_size, .*; give it to predict, or .* steps"
-        ):
+        said = rf"\Aplan: {name} needs batch_size, .*; give it to predict, or .* steps"
+        with pytest.raises(qm.ModelError, match=said):
             qm.plan(replace(SATURATING, unit=""), deadline=3, **{name: 1})
     with pytest.raises(qm.ModelError, match=r"\Aplan: the curve counts tokens, not examples; give tokens or steps\Z"):
         qm.plan(replace(SATURATING, unit="tokens"), deadline=3, examples=1)
@@ -239,7 +211,76 @@ def test_bad_questions_are_one_clear_line(arguments, message):
         qm.plan(example_profile("alexnet-60"), throughput=1)
 
 
-def test_answers_at_the_end_are_marked():
-    remark = "efficiency >= 0.01: .* are the most on the curve; predict more"
-    assert re.search(remark, qm.plan(SATURATING, min_efficiency=0.01).caption())
-    assert not re.search("the most on the curve", qm.plan(SATURATING, min_efficiency=0.99).caption())
+PROFILE, ROUNDS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
+POINTS = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 10.0), (2, 19.0))]
+ON_NODES = [qm.Measurement(workers=8 * n, nodes=n, steps_per_second=x) for n, x in ((1, 50.0), (2, 82.0))]
+UNKNOWN = {"congestion_control": "unknown", "method": "trace"}
+
+
+def width(curve):
+    return float(np.log(curve.upper[-1] / curve.lower[-1]))
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_expected_deviation_is_that_of_conditioning(kinds):
+    """Against the mean over measurements drawn from the prediction itself; one kind: exact."""
+    rng, workers, noise = np.random.default_rng(kinds), np.array([1, 4, 8]), 0.03
+    logs = [np.log(workers)[:, None] * (1.0 - 0.1 * kind) for kind in range(kinds)]
+    given = Prediction.drawn(
+        workers, *logs, error=np.full(3, 0.1), noise=np.array([0.0, 0.0, 0.02]),
+        weights=np.full(kinds, 1 / kinds), correlation=0.6,
+    )  # fmt: skip
+    before, after = given.expected_deviation(2, noise)
+    assert before**2 == pytest.approx(0.1**2 + 0.02**2 + np.var([x[2, 0] for x in logs]))
+    if kinds == 1:
+        assert after[1] ** 2 == pytest.approx(before**2 - (0.6 * 0.1**2) ** 2 / (0.1**2 + noise**2))
+        return
+    variances = []
+    for _ in range(300):
+        log_x = given.mean[1, rng.integers(kinds)] + np.hypot(0.1, noise) * rng.standard_normal()
+        found, _ = given.condition([1], np.array([log_x]), np.array([noise]))
+        variances.append(found.mean[2].var() + (found.error[2] ** 2).mean())
+    assert 0.85 * after[1] ** 2 < np.mean(variances) < 1.1 * after[1] ** 2
+    assert after[2] < after[1] < after[0] < before  # the nearer, the more
+
+
+@pytest.mark.parametrize(("data", "asked", "nodes", "more"), [
+    (POINTS, 16, None, {}), (POINTS, 16, None, {"strategy": "sync-ps"}), (ON_NODES, 128, True, {}),
+    (ROUNDS, 16, None, {}), (PROFILE, 8, None, UNKNOWN),
+], ids=["asynchronous", "synchronous", "nodes", "rounds", "steps"])  # fmt: skip
+def test_predicted_run_narrows_the_interval(data, asked, nodes, more):
+    curve = qm.predict(data, workers=[asked], **more)
+    found = qm.next_measurement(curve)
+    assert curve.profiled_workers < found.workers <= asked / 2
+    assert (found.nodes is not None) == bool(nodes)
+    X = qm.predict(data, workers=[found.workers], **more).steps_per_second[0]
+    point = qm.Measurement(workers=found.workers, nodes=found.nodes, steps_per_second=float(X))
+    given = {"throughputs": [point]} if isinstance(data, qm.Profile) else {}
+    after = qm.predict(data if given else [*data, point], workers=[asked], **more, **given)
+    assert width(after) < 0.95 * width(curve)
+
+
+def test_whole_nodes_name_their_gpus():
+    found = qm.next_measurement(qm.fit(ON_NODES).throughput([128]))
+    assert found.workers == 8 * found.nodes
+    assert found.to_rows()[0]["nodes"] == found.nodes
+    assert f"measure next: {found.nodes} nodes ({found.workers} GPUs) for a minute" in found.caption()
+
+
+def test_uninformative_runs_are_not_recommended():
+    measured = [qm.Measurement(workers=5, steps_per_second=1.85)]
+    again = qm.predict(PROFILE, workers=[8], throughputs=measured, method="mva")
+    few, elsewhere = (qm.fit(PROFILE).what_if(**one).throughput([16]) for one in ({}, {"bandwidth": 1e9}))
+    for curve, why in ((again, "were measured"), (few, "at most"), (elsewhere, "not measured on such machines")):
+        found = qm.next_measurement(curve)
+        assert found.workers is None
+        assert why in found.reason
+        assert not any("narrow" in note for note in curve.notes())
+    uncertain = qm.predict(ROUNDS, workers=[16])  # control
+    found = qm.next_measurement(uncertain)
+    assert f"to narrow it: measure {found.run} for a minute" in uncertain.notes()
+
+
+def test_curve_without_model_is_refused():
+    with pytest.raises(qm.ModelError, match="no model"):
+        qm.next_measurement(replace(qm.fit(POINTS).throughput([8]), model=None))

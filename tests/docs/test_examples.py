@@ -1,13 +1,16 @@
-"""Every example in the documentation, the README and the docstrings runs and prints what it says."""
+"""Every example of the documentation, the README and docstrings runs and prints what it says; so does figures' code."""
 
 import doctest
 import importlib
 import importlib.util
 import pkgutil
+import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot as plt
 
 import queuemodel
 
@@ -27,10 +30,9 @@ run_examples = script("run_examples")
 
 @pytest.mark.parametrize("path", run_examples.pages(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_examples_print_their_output(path):
-    page = run_examples.run_page(path)
-    assert not page.failures, "\n".join(
-        [*page.failures, "if the page is what is out of date: python docs/scripts/run_examples.py --write"]
-    )
+    hint = "if the page is what is out of date: python docs/scripts/run_examples.py --write"
+    failures = run_examples.run_page(path).failures
+    assert not failures, "\n".join([*failures, hint])
 
 
 @pytest.mark.parametrize(("text", "problem"), [
@@ -64,3 +66,32 @@ LEFT_OUT = ("queuemodel.adapters.tensorflow", "queuemodel.__main__")
 def test_docstring_examples_pass(name):
     public = {public: getattr(queuemodel, public) for public in queuemodel.__all__}
     assert doctest.testmod(importlib.import_module(name), extraglobs=public).failed == 0
+
+
+GALLERY = (ROOT / "docs" / "gallery.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def figures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs" / "scripts"))
+        module = script("figures")
+        patch.setattr(module, "compare", partial(module.compare, steps=60, seeds=2, learning_rates=[0.1]))  # sooner
+        yield module
+    plt.close("all")
+
+
+@pytest.mark.slow
+def test_figures_stand_beside_their_code(figures):
+    caption = r"!\[[^\]]+\]\(images/([\w-]+)\.png\)\n\n```\{literalinclude\} (\S+)\n.*?:pyobject: (\w+)"
+    assert {name: (file, code) for name, file, code in re.findall(caption, GALLERY, re.S)} == {
+        name: ("scripts/figures.py", draw.__name__) for name, draw in figures.FIGURES.items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", re.findall(r"\(images/([\w-]+)\.png\)", GALLERY))
+def test_figure_code_draws_the_figure(figures, name):
+    ax = figures.FIGURES[name]()
+    assert all([ax.get_xlabel(), ax.get_ylabel(), ax.has_data()])
+    plt.close(ax.figure)

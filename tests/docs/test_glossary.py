@@ -1,6 +1,7 @@
 """What users read has the field's words: help, errors, fits, figures and names; legends have the glossary's."""
 
 import ast
+import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -109,8 +110,7 @@ def public():
     """Names that packages export, their methods and properties, each with its object."""
     packages = [module.name for module in pkgutil.iter_modules(qm.__path__, "queuemodel.") if module.ispkg]
     for package in map(importlib.import_module, packages):
-        for name in getattr(package, "__all__", ()):
-            found = getattr(package, name)
+        for name, found in ((name, getattr(package, name)) for name in getattr(package, "__all__", ())):
             yield name, found
             for member, value in vars(found).items() if inspect.isclass(found) else ():
                 if not member.startswith("_"):
@@ -118,11 +118,10 @@ def public():
 
 
 def names_of(name, found):
-    """A public name and the parameters of its object."""
-    try:
+    """A public name and the parameters of its object, unless it is an enumeration."""
+    with contextlib.suppress(ValueError):
         return {name, *inspect.signature(found).parameters} if callable(found) else {name}
-    except ValueError:  # of an enumeration
-        return {name}
+    return {name}
 
 
 def is_banned(name):
@@ -130,31 +129,28 @@ def is_banned(name):
 
 
 def first_line(found):
-    written = inspect.isroutine(found) or inspect.isclass(found)
-    return (inspect.getdoc(found) or "").partition("\n")[0] if written else ""
+    return (
+        (inspect.getdoc(found) or "").partition("\n")[0] if inspect.isroutine(found) or inspect.isclass(found) else ""
+    )
 
 
-def test_public_names_have_no_banned_word():
+def test_public_names_and_first_lines():
     names = {one for name, found in public() for one in names_of(name, found)}
-    assert len(names) > 700
-    assert {name for name in names if is_banned(name)} == set()
-
-
-def test_first_lines_have_no_clauses():
     lines = {line for _, found in public() if (line := first_line(found))}
+    assert len(names) > 700
     assert len(lines) > 500
+    assert {name for name in names if is_banned(name)} == set()
     assert {line for line in lines if BANNED_CLAUSES.search(line)} == set()
 
 
-def capitals(text):
-    """Constants of a module, those that one statement names."""
-    assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign | ast.AnnAssign)]
-    targets = (target for node in assigned for target in getattr(node, "targets", None) or [node.target])
-    return {one.id for one in targets if isinstance(one, ast.Name) and one.id.isupper() and one.id[0] != "_"}
-
-
 def repeated(texts):
-    return {name for name, count in Counter(name for text in texts for name in capitals(text)).items() if count > 1}
+    """Constants of modules that several define, those that one statement names."""
+    found = Counter()
+    for text in texts:
+        assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign | ast.AnnAssign)]
+        targets = (target for node in assigned for target in getattr(node, "targets", None) or [node.target])
+        found.update({one.id for one in targets if isinstance(one, ast.Name) and one.id.isupper() and one.id[0] != "_"})
+    return {name for name, count in found.items() if count > 1}
 
 
 def test_capital_names_are_unique():

@@ -66,13 +66,11 @@ def differences(wanted: Any, got: Any, tolerance: float = RELATIVE, where: str =
     elif isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
         for number, pair in enumerate(zip(wanted, got, strict=True)):
             yield from differences(*pair, tolerance, f"{where}[{number}]")
-    elif isinstance(wanted, float | int) and isinstance(got, float | int):
-        if not (
-            math.isclose(wanted, got, rel_tol=tolerance, abs_tol=ABSOLUTE) or (math.isnan(wanted) and math.isnan(got))
-        ):
-            yield f"{where}: {wanted!r} is now {got!r}"
     elif wanted != got:
-        yield f"{where}: {wanted!r} is now {got!r}"
+        numbers = isinstance(wanted, float | int) and isinstance(got, float | int)
+        close = numbers and math.isclose(wanted, got, rel_tol=tolerance, abs_tol=ABSOLUTE)
+        if not close and not (numbers and math.isnan(wanted) and math.isnan(got)):
+            yield f"{where}: {wanted!r} is now {got!r}"
 
 
 def packed(answers: dict[str, Any]) -> str:

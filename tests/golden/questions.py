@@ -54,7 +54,7 @@ RANKS = {f"ranks/{folder.name}": folder for folder in sorted(unpacked(TESTBED / 
 COUNTS = [1, 2, 4, 8]
 #: Profiles in which nothing is like anything else: sizes, directions, servers, tensors, ranks, steps.
 INVENTED = json.loads(Path(__file__).with_name("invented.json").read_text())
-#: Commands, those that are refused, the files that they read, and policies of scheduling.
+#: Commands, those that are refused, the files that they read, policies of scheduling, and options' values.
 TOLD = json.loads(Path(__file__).with_name("asked.json").read_text())
 #: Numbers are kept to so many digits; of longer lists of numbers a weighted sum is.
 DIGITS, LONGEST = 12, 3
@@ -98,6 +98,11 @@ def plain(value: Any) -> Any:
     return {"x".join(map(str, numbers.shape)): float(f"{total:.{DIGITS}g}")}
 
 
+def whole(value: Any, names: str) -> dict[str, Any]:
+    """Plain values of a result and of its attributes, those that it has."""
+    return plain(value) | {name: plain(getattr(value, name)) for name in names.split() if hasattr(value, name)}
+
+
 def digest(text: str) -> Any:
     """Of a text its numbers; of a table with a caption those of the table."""
     table = re.split(r"^-+(?: +-+)+ *$", text, maxsplit=1, flags=re.MULTILINE)[-1]
@@ -105,17 +110,14 @@ def digest(text: str) -> Any:
 
 
 #: What a curve saves to be read again, and its answer says elsewhere.
-ONLY_SAVED = ("format", "version", "steps_per_round", "workers_per_node", "stations", "assumption", "synchronous",
-              "iterations_per_second_low", "iterations_per_second_high", "sequence_length", "remarks")  # fmt: skip
+ONLY_SAVED = ("format version steps_per_round workers_per_node stations assumption synchronous "
+              "iterations_per_second_low iterations_per_second_high sequence_length remarks")  # fmt: skip
 
 
 def curve_answer(curve: qm.ThroughputCurve) -> dict[str, Any]:
     """All that a curve has and its model; the intervals' widths tell how far a simulated one may be off."""
-    more = (
-        "think_time", "bound_lower", "bound_upper", "single", "marginal_speedup", "measured", "dataset_size", "model",
-    )  # fmt: skip
-    answer = plain(curve) | {name: plain(getattr(curve, name)) for name in more}
-    for name in (*ONLY_SAVED, *(("base_workers",) if curve.base_workers == 1 else ())):
+    answer = whole(curve, "think_time bound_lower bound_upper single marginal_speedup measured dataset_size model")
+    for name in (*ONLY_SAVED.split(), *(("base_workers",) if curve.base_workers == 1 else ())):
         answer.pop(name, None)
     if "simulation" in curve.method or "table" in curve.method:  # whose draws differ with the last bits
         answer["tolerance"] = float(np.min((curve.upper - curve.lower) / curve.steps_per_second)) / 20
@@ -130,11 +132,8 @@ def predicted(data: Any, *, measured: Any = (), **asked: Any) -> Any:
 def simulated(name: str, **asked: Any) -> Any:
     """All of a run that is too short for differences of the last bit to grow."""
     run = qm.simulate(profile(name), **asked)
-    answer = plain(run) | {"trace": digest(run.chrome_trace())}
-    more = (
-        "utilization", "breakdown", "staleness", "times", "throughputs", "log", "log_times", "log_results", "waited",
-    )  # fmt: skip
-    return answer | {name: plain(getattr(run, name)) for name in more if hasattr(run, name)}
+    names = "utilization breakdown staleness times throughputs log log_times log_results waited"
+    return whole(run, names) | {"trace": digest(run.chrome_trace())}
 
 
 def ask(kind: str, function: Callable[..., Any], /, *data: Any, **asked: Any) -> tuple[str, Question]:
@@ -143,49 +142,13 @@ def ask(kind: str, function: Callable[..., Any], /, *data: Any, **asked: Any) ->
     return " ".join(said), partial(function, *data, **asked)
 
 
-WAITING = [
-    {"strategy": "sync-ps"}, {"strategy": "sync-ps", "backup_workers": 1},
-    {"strategy": "bounded-staleness", "staleness_bound": 2},
-    *({"strategy": name, "k": 2} for name in ("k-sync", "k-batch-sync", "k-async", "k-batch-async")),
-]  # fmt: skip
-SPEEDS = [1.0, 0.5, 1.3, 2.0, 1.0, 0.8, 1.0, 1.1]
-NETWORKS = [
-    None, {"congestion_control": "unknown"}, {"congestion_control": "cubic", "buffer": 0.025},
-    {"congestion_control": "reno", "buffer": 0.012}, {"congestion_control": "bbr", "buffer": 0.04}, {"buffer": 0.0},
-]  # fmt: skip
 MEASURED = [[(4, 1.6)], [(2, 1.25), (8, 2.1)]]
-#: Of all models, of the closed network, of simulated operations, of rounds, and of throughputs alone.
-COMMON: dict[str, list[Any]] = {
-    "accelerator_speed": [None, 3.0, 0.6], "bandwidth": [None, 1.25e9, 4.5e6], "network": NETWORKS,
-    "confidence": [None, 0.8, 0.55], "seed": [None, 3],
-}  # fmt: skip
-CLOSED = COMMON | {
-    "machines": [None, {"parameter_servers": 3}, {"shards": [0.5, 0.3, 0.2]}, {"worker_speeds": SPEEDS}],
-    "training": [None, WAITING[0], WAITING[-1], {"strategy": "all-reduce"}], "form": [None, "single"],
-    "batch_size": [None, 64, 10], "workers": [COUNTS, [3, 5, 6]],
-}  # fmt: skip
-SIMULATED = COMMON | {
-    "training": [None, *WAITING],
-    "transfer_order": [None, "random", "multiplexed", "in-order", "reverse", "tic", "tac"],
-    "servers": [None, {"parameter_servers": 2}, {"parameter_servers": 3, "sharding": "greedy"}],
-    "stragglers": [None, {"straggler_probability": 0.2, "straggler_slowdown": 3.0}],
-    "worker_speeds": [None, SPEEDS],
-}  # fmt: skip
-ROUNDS = COMMON | {
-    "scheme": [None, "ddp", "horovod", "tf-ring", "p3", "bytescheduler"],
-    "collective": [None, *sorted({*collectives.COLLECTIVES} - {"nccl"})],  # that is below
-    "group": [None, {"ranks_per_node": 4, "inside_bandwidth": 1e10}, {"ranks_per_node": 2, "inside_bandwidth": 2e7}],
-    "racks": [None, {"nodes_per_rack": 2, "oversubscription": 3.0}], "latency": [None, 1e-3, 2e-5],
-    "accumulation": [None, 4], "bucket_bytes": [None, 3e5, 1.5e6], "batch_size": [None, 64, 10],
-    "workers": [COUNTS, [3, 6]],
-}  # fmt: skip
-ALONE: dict[str, list[Any]] = {
-    "training": [None, {"strategy": "async-ps"}, {"strategy": "sync-ps"}, {"strategy": "all-reduce"},
-                 {"strategy": "sync-ps", "sparse_gradients": True}, {"strategy": "all-reduce", "ranks_per_node": 4}],
-    "points": [3, 2, 1], "of": [{}, {"parameter_servers": 2}, {"bandwidth": 1.2e8}, {"standard_error": 0.3}],
-    "parameter_bytes": [None, 1.2e7, 5e8], "batch_size": [None, 128], "confidence": [None, 0.8, 0.5], "seed": [None, 4],
-    "workers": [[8, 32, 64], [1, 5]],
-}  # fmt: skip
+#: Strategies, networks, goals, clusters; values of all models' options, of the closed network's, of simulated
+#: operations', of rounds', and of throughputs' alone.
+WAITING, NETWORKS, GOALS, CLUSTERS, COMMON, CLOSED, SIMULATED, ROUNDS, ALONE = (TOLD["options"][name] for name in (
+    "waiting", "networks", "goals", "clusters", "common", "closed", "simulated", "rounds", "alone"))  # fmt: skip
+CLOSED, SIMULATED, ROUNDS = (COMMON | options for options in (CLOSED, SIMULATED, ROUNDS))
+ROUNDS["collective"] += sorted({*collectives.COLLECTIVES} - {"nccl"})  # that is below
 
 
 def alone(*, points: int, **asked: Any) -> Any:
@@ -216,9 +179,8 @@ def curves() -> Iterator[tuple[str, Question]]:
             yield one(name, method="trace", **asked)
     for name, points in itertools.product(("alexnet-60", "invented-2ps"), MEASURED):
         yield one(name, workers=[3], measured=points, method="trace", strategy="sync-ps")
-        for asked in pairwise(
-            1, training=CLOSED["training"][:3], bandwidth=[None, 2e7], congestion_control=[None, "bbr"]
-        ):
+        more = {"training": CLOSED["training"][:3], "bandwidth": [None, 2e7], "congestion_control": [None, "bbr"]}
+        for asked in pairwise(1, **more):
             yield one(name, workers=[3, 7], measured=points, method="mva", **asked)
     for name in RECORDED:
         yield one(name, workers=COUNTS, method="mva")
@@ -256,10 +218,8 @@ def placements() -> Iterator[tuple[str, Question]]:
         data = partial(qm.read_measurements, path)
         sizes = sorted({one.batch_size for one in data()})
         yield f"predict placements of {path.stem}", partial(predicted, data, workers=[4, 8, 16], batch_size=sizes[-1])
-        options = {
-            "gpus_per_node": [1, 4, None], "batch_size": [sizes[-1], sizes[0] + 1, sizes[0] - 1], "seed": [None, 4],
-        }  # fmt: skip
-        for asked in pairwise(1, **options, confidence=[None, 0.8], workers=[[4, 8, 16], [3, 5]]):
+        options = {"gpus_per_node": [1, 4, None], "batch_size": [sizes[-1], sizes[0] + 1, sizes[0] - 1]}
+        for asked in pairwise(1, **options, seed=[None, 4], confidence=[None, 0.8], workers=[[4, 8, 16], [3, 5]]):
             yield ask(f"placements of {path.stem}", placed, path, **asked)
 
 
@@ -275,18 +235,6 @@ def page(name: str) -> Any:
     for cell in data["grid"]["cells"]:
         del cell["rows"]
     return digest(json.dumps(data))
-
-
-GOALS: dict[str, list[Any]] = {
-    "epochs": [None, 5], "deadline": [None, 36000.0, 9000.0], "price_per_node_hour": [None, 2.0],
-    "min_efficiency": [None, 0.7], "min_marginal_speedup": [None, 0.2], "throughput": [None, 70.0],
-    "dataset_size": [None, 40000],
-}  # fmt: skip
-CLUSTERS: list[dict[str, Any]] = [
-    {}, {"restart_seconds": 40.0, "start_seconds": 90.0},
-    {"mean_time_to_failure": 40000.0, "checkpoint_seconds": 700.0, "restart_seconds": 30.0},
-    {"nodes_per_machine": 4, "spread_speed": 0.7, "start_seconds": 25.0},
-]  # fmt: skip
 
 
 def invented_jobs(number: int = 14) -> scheduling.Workload:
@@ -319,12 +267,10 @@ WORKLOADS: dict[str, Callable[[], scheduling.Workload]] = {
 
 def scheduled(policy: str, *, jobs: str, cluster: dict[str, Any], **asked: Any) -> Any:
     machines = scheduling.Nodes(16, **cluster)
-    done = scheduling.schedule(
-        WORKLOADS[jobs](), scheduling.policy_named(policy), nodes=machines, history=True, **asked
-    )
-    names = ("start", "end", "attained_service", "useful_service", "best_time", "shared_time", "restarts", "failures",
-             "early", "history", "slowdown", "fairness", "efficiency", "utilization", "makespan", "events")  # fmt: skip
-    return plain(done) | {name: plain(getattr(done, name)) for name in names}
+    named = scheduling.policy_named(policy)
+    done = scheduling.schedule(WORKLOADS[jobs](), named, nodes=machines, history=True, **asked)
+    return whole(done, "start end attained_service useful_service best_time shared_time restarts failures early "
+                       "history slowdown fairness efficiency utilization makespan events")  # fmt: skip
 
 
 def compared(name: str, **asked: Any) -> Any:
@@ -410,9 +356,9 @@ def through(path: str, write: Callable[[str], Any], read: Callable[[str], Any]) 
 
 def solution(network: qn.Network, N: Any, solver: Any = None) -> Any:
     found = qn.solve(network, population=N, solver=solver)
-    names = ("class_throughput", "class_residence_time", "class_queue_length", "class_utilization", "throughputs",
-             "residence_times", "bottleneck", "cycle_time", "response_time", "queue_length", "utilization")  # fmt: skip
-    return plain(found) | {name: plain(getattr(found, name)) for name in names} | {"classes": plain(found.class_rows())}
+    names = ("class_throughput class_residence_time class_queue_length class_utilization throughputs residence_times "
+             "bottleneck cycle_time response_time queue_length utilization")  # fmt: skip
+    return whole(found, names) | {"classes": plain(found.class_rows())}
 
 
 ASKED: dict[str, Callable[[qn.Network, Any], Any]] = {
@@ -452,10 +398,8 @@ def networks() -> Iterator[tuple[str, Question]]:
     values = {symbol: 0.3 + 0.1 * i for i, symbol in enumerate(sorted(formula.free_symbols, key=str))}
     yield "symbolic", lambda: plain(float(formula.subs(values)))
     width = {"cycle": 2.0, "demand": 0.3, "width": 0.2}
-    yield (
-        "knee",
-        lambda: plain([qn.knee_throughput(np.arange(1, 12), **width), qn.knee_width(np.array([0.1, 0.4, 1]))]),
-    )
+    yield "knee", lambda: [plain(qn.knee_throughput(np.arange(1, 12), **width)),
+                           plain(qn.knee_width(np.array([0.1, 0.4, 1])))]  # fmt: skip
 
 
 LINK = collectives.Link(1.25e8, latency=1e-4, reduction_time=3e-10)
@@ -493,9 +437,8 @@ def descended(kind: str, way: descent.Strategy, **clock: Any) -> Any:
     transfer = {"transfer": lambda up, down: 0.2 + up / 4e3 + down / 9e3}
     run = descent.descend(problem, way, workers=4, steps=range(0, 25, 6), learning_rate=lambda n: 0.2 / (1 + n / 20),
                           seeds=[3, 8], clock=descent.Clock(**clock, **transfer))  # fmt: skip
-    names = ("times", "losses", "up_bits", "down_bits", "model", "staleness")
     ties = {"tolerance": 0.01} if kind == "perceptron" and "TopK" in str(way) else {}  # of which the last bits decide
-    return plain(run) | {name: plain(getattr(run, name)) for name in names} | {"to": plain(run.time_to(0.5))} | ties
+    return whole(run, "times losses up_bits down_bits model staleness") | {"to": plain(run.time_to(0.5))} | ties
 
 
 def learning() -> Iterator[tuple[str, Question]]:

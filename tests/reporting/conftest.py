@@ -1,8 +1,9 @@
-"""A headless Chromium that opens reports, and what it may not do meanwhile."""
+"""A headless Chromium that opens reports, and what it may not do meanwhile; the data that a report holds."""
 
 import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 
@@ -54,12 +55,17 @@ class Browser:
 
         self.driver.find_element("id", name).send_keys(Keys.CONTROL + "a", Keys.NULL, str(value) + Keys.ENTER)
 
+    def text(self, name):
+        return self.run(f"return document.getElementById('{name}').textContent")
+
     def complaints(self):
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self):
+        """Addresses of what was loaded, but for what the page has in it."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        urls = [one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent"]
+        return [url for url in urls if not url.startswith(("data:", "blob:"))]
 
 
 @pytest.fixture(scope="session")
@@ -74,3 +80,9 @@ def browser(tmp_path_factory):
     yield found
     found.driver.quit()
     socket.setdefaulttimeout(before)
+
+
+@pytest.fixture(scope="session")
+def held():
+    """From a page to its data."""
+    return lambda page: json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])

@@ -13,8 +13,6 @@ import pytest
 import queuemodel as qm
 from queuemodel import example_profile
 
-POINTS = [qm.Measurement(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
-
 
 @pytest.fixture
 def curve():
@@ -29,19 +27,14 @@ def test_page_is_self_contained(curve):
     assert set(re.findall(r"https?://[^\s\"']+", page)) == {"http://www.w3.org/2000/svg"}
 
 
-def held(page):
-    """The data that a page holds."""
-    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-
-
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "é\N{GRINNING FACE}", 'a"b\\'])
-def test_embedded_text_is_escaped(curve, text):
+def test_embedded_text_is_escaped(held, curve, text):
     page = dataclasses.replace(curve, method=text).report()
     assert f"method: {text}" in held(page)["about"]
     assert not set("<>&\u2028") & set(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_page_is_reproducible_and_atomic(curve, tmp_path):
+def test_page_is_reproducible_and_atomic(held, curve, tmp_path):
     page = curve.report(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == page == curve.report()
     for name in ("a.pdf", "a", "nowhere/a.html"):
@@ -63,7 +56,7 @@ def test_page_is_reproducible_and_atomic(curve, tmp_path):
     assert unknown.to_dict()["saturation_workers"] is None
 
 
-def test_page_holds_its_questions(curve):
+def test_page_holds_its_questions(held, curve):
     asked = {
         "epochs": 2.5, "deadline": 900.0, "price_per_node_hour": 0.4, "budget": 90.0, "min_efficiency": 0.65,
         "dataset_size": 7000,
@@ -76,7 +69,7 @@ def test_page_holds_its_questions(curve):
         assert found == {"workers": 5} | asked | told | others
 
 
-def test_some_curves_have_no_sliders(curve):
+def test_some_curves_have_no_sliders(held, curve):
     data = held(curve.faster(2.0).report())
     assert (data["controls"], data["parameters"]) == ([], [])
     assert data["grid"]["cells"][0]["curve"]["steps_per_second"] == curve.faster(2.0).steps_per_second.tolist()
@@ -107,7 +100,7 @@ def test_command_writes_page_or_line(run, examples, words, status):
         assert ("assuming" in out) == ("throughputs" in words)
 
 
-def test_page_begins_with_the_question(run, examples):
+def test_page_begins_with_the_question(held, run, examples):
     asked = "alexnet-60.json --workers 1:4 --epochs 9 --dataset-size 99 --deadline 1h --price 2 -o page.html"
     assert run("report", *asked.split())[0] == 0
     page = held(Path("page.html").read_text())
@@ -121,9 +114,8 @@ def test_page_begins_with_the_question(run, examples):
         assert any("trace" in clause for clause in held(Path("page.html").read_text())["about"])
 
 
-def test_page_equals_printed_answer(run, examples):
-    asked = "ddp-alexnet-40.json --workers 2 --strategy sync --report page.html --format json"
-    shown = json.loads(run("compare", *asked.split())[1])
+def test_page_equals_printed_answer(held, run, told, examples):
+    shown = told("compare ddp-alexnet-40.json --workers 2 --strategy sync --report page.html")
     assert held(Path("page.html").read_text())["rows"] == shown["rows"]
     asked = "ddp-alexnet-40.json -o page.html --workers 1,2 --format json"
     code, out, err = run("report", *asked.split())
@@ -132,30 +124,24 @@ def test_page_equals_printed_answer(run, examples):
     assert [json.loads(out)[name] for name in ("workers", "lower")] == [curve["workers"], curve["lower"]]
 
 
-def drawn(profile):
-    """The recorded step or round that a report draws."""
-    return held(qm.predict(profile, workers=[1, 2], method="auto").report(profile=profile))["timeline"]
+def test_recorded_step_or_round_is_drawn(held):
+    def drawn(profile):
+        return held(qm.predict(profile, workers=[1, 2], method="auto").report(profile=profile))["timeline"]
 
-
-def test_recorded_step_or_round_is_drawn():
-    told = drawn(example_profile("alexnet-60"))
-    step = example_profile("alexnet-60").steps[0]
-    assert {(one.name, one.start, one.end) for one in step.operations} == {
-        (name, asked, ended) for _, name, asked, _, ended, _ in told["spans"]
+    alexnet = example_profile("alexnet-60")
+    spans, operations = drawn(alexnet)["spans"], alexnet.steps[0].operations
+    assert {(name, asked, ended) for _, name, asked, _, ended, _ in spans} == {
+        (one.name, one.start, one.end) for one in operations
     }
-    sent = [(begun, ended) for lane, _, _, begun, ended, _ in told["spans"] if lane == 0]
+    sent = [(begun, ended) for lane, _, _, begun, ended, _ in spans if lane == 0]
     assert all(begun >= before for (_, before), (begun, _) in itertools.pairwise(sent))  # one link, one after the other
     told = drawn(example_profile("ddp-alexnet-40"))
     assert (told["what"], told["lanes"]) == ("round of 2 ranks", ["computation", "all-reduce"])
     assert all(asked <= begun <= ended for _, _, asked, begun, ended, _ in told["spans"])
-    assert drawn(msgspec.structs.replace(example_profile("alexnet-60"), steps=[], throughputs=POINTS)) is None
-
-
-def test_longest_operations_are_kept():
-    profile = example_profile("alexnet-60")
-    copies = ((copy, one) for copy in range(40) for one in profile.steps[0].operations)
-    many = [msgspec.structs.replace(one, name=f"{one.name}/{copy}", after=[]) for copy, one in copies]
-    steps = [msgspec.structs.replace(profile.steps[0], operations=many)]
-    told = drawn(msgspec.structs.replace(profile, steps=steps))
+    points = [qm.Measurement(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
+    assert drawn(msgspec.structs.replace(alexnet, steps=[], throughputs=points)) is None
+    many = [msgspec.structs.replace(one, name=f"{one.name}/{n}", after=[]) for n in range(40) for one in operations]
+    steps = [msgspec.structs.replace(alexnet.steps[0], operations=many)]
+    told = drawn(msgspec.structs.replace(alexnet, steps=steps))
     assert len(told["spans"]) == 400
     assert f"The 400 longest of {len(many)} operations." in told["note"]

@@ -17,10 +17,21 @@ EXCHANGES = [qc.Ring(), qc.RecursiveDoubling(), qc.HalvingDoubling()]
 SUMMED = [*EXCHANGES, qc.DoubleBinaryTree(), qc.Hoplite(), *map(qc.ParameterServers, (1, 3))]
 
 
+def integers(whole):
+    return np.random.default_rng(0).integers(-(10**9), 10**9, size=(whole.workers, whole.result))
+
+
 def is_summed(whole):
     """Whether integers are summed exactly, everywhere."""
-    values = np.random.default_rng(0).integers(-(10**9), 10**9, size=(whole.workers, whole.result))
+    values = integers(whole)
     return bool((whole.combine(values) == values.sum(axis=0)).all())
+
+
+def same_traffic(algorithm, nodes, whole):
+    """Whether a schedule sends between any two nodes what the algorithm says."""
+    said = [row for part in algorithm.traffic(nodes) for row in part]
+    rows = [(t.source, t.destination, whole.share(t)) for t in whole.transfers]
+    return np.allclose(by_pair(said, whole.nodes), by_pair(rows, whole.nodes), rtol=1e-7, atol=1e-12)
 
 
 def by_pair(rows, nodes):
@@ -36,9 +47,7 @@ def by_pair(rows, nodes):
 def test_schedule_sums_with_stated_traffic(algorithm, nodes):
     whole = schedule(algorithm, nodes, blocks=3)
     assert is_summed(whole)
-    rows = [(t.source, t.destination, whole.share(t)) for t in whole.transfers]
-    said = [row for part in algorithm.traffic(nodes) for row in part]
-    np.testing.assert_allclose(by_pair(said, whole.nodes), by_pair(rows, whole.nodes), atol=1e-12)
+    assert same_traffic(algorithm, nodes, whole)
     if whole.transfers:  # the control: without one transfer the sum is not there
         without = [[t for t in r if t is not whole.transfers[-1]] for r in whole.rounds]
         assert not is_summed(whole._replace(rounds=without))
@@ -84,7 +93,7 @@ def test_halves_take_what_their_formula_says(algorithm, nodes, size, link):
 @pytest.mark.parametrize("algorithm", HALVED, ids=repr)
 def test_reduce_scatter_and_all_gather(algorithm, nodes):
     scatter, gather = (part(kind, algorithm, nodes) for kind in ("reduce-scatter", "all-gather"))
-    values = np.random.default_rng(0).integers(-(10**9), 10**9, size=(nodes, scatter.result))
+    values = integers(scatter)
     held, summed = scatter.combine(values), values.sum(axis=0)
     owners = held == summed
     assert owners.any(axis=0).all()
@@ -93,16 +102,12 @@ def test_reduce_scatter_and_all_gather(algorithm, nodes):
     assert (gather.combine(held) == summed).all()
 
 
-def test_all_to_all_is_direct():
-    """n - 1 rounds, in each the n-th part of the data to a node further away."""
-    for n in (2, 3, 8):
+def test_node_gathers_cross_once():
+    """(N-1)/N V/B between nodes, whatever the ranks on each; NCCL gathers by rings; an all-to-all is direct."""
+    inside = qc.Link(1e12)
+    for n in (2, 3, 8):  # n - 1 rounds, in each the n-th part of the data to a node further away
         each = LINK.latency + 1e8 / n / LINK.bandwidth
         assert qc.Ring().time(1e8, n, LINK, kind="all-to-all") == pytest.approx((n - 1) * each)
-
-
-def test_node_gathers_cross_once():
-    """(N-1)/N V/B between nodes, whatever the ranks on each; NCCL gathers by rings."""
-    inside = qc.Link(1e12)
     for N, g in ((2, 8), (4, 4), (8, 2)):
         placed = qc.Hierarchical(g, inside).time(1e9, N * g, LINK, kind="all-gather")
         within = qc.Ring().time(1e9, g, inside, kind="all-gather")
@@ -128,16 +133,15 @@ def test_hierarchies_take_what_their_formula_says(between, nodes, per_node, insi
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 6, 8, 13, 32])
 def test_double_tree_formula(nodes):
-    link, V = qc.Link(1e9, latency=1e-6, reduction_time=5e-11), 1e8
-    algorithm = qc.DoubleBinaryTree(blocks=24)
-    taken = execute(schedule(algorithm, nodes), V, qc.Link(1e9, latency=1e-6))
+    link, slow, V, tree = qc.Link(1e9, latency=1e-6), qc.Link(1e9, latency=1e-4), 1e8, qc.DoubleBinaryTree
+    taken, plain = execute(schedule(tree(24), nodes), V, link), tree(24).time(V, nodes, link)
     assert taken >= 2 * (nodes - 1) / nodes * V / link.bandwidth
-    plain = algorithm.time(V, nodes, qc.Link(1e9, latency=1e-6))
     assert 0.96 < taken / plain < 1.05
-    assert algorithm.time(V, nodes, link) == pytest.approx(plain + V * 5e-11)
-    assert qc.DoubleBinaryTree().time(V, nodes, qc.Link(1e9)) == pytest.approx(min(nodes / 2, 2) * V / 1e9)
-    best = min(qc.DoubleBinaryTree(k).time(V, nodes, qc.Link(1e9, latency=1e-4)) for k in range(1, 400))
-    assert qc.DoubleBinaryTree().time(V, nodes, qc.Link(1e9, latency=1e-4)) == pytest.approx(best, rel=1e-3)
+    adding = qc.Link(1e9, latency=1e-6, reduction_time=5e-11)
+    assert tree(24).time(V, nodes, adding) == pytest.approx(plain + V * 5e-11)
+    assert tree().time(V, nodes, qc.Link(1e9)) == pytest.approx(min(nodes / 2, 2) * V / 1e9)
+    best = min(tree(k).time(V, nodes, slow) for k in range(1, 400))
+    assert tree().time(V, nodes, slow) == pytest.approx(best, rel=1e-3)
 
 
 @pytest.mark.parametrize(("topology", "steps"), [
@@ -162,8 +166,7 @@ def test_multitree_in_published_steps(topology, steps):
     assert taken >= 2 * (n - 1) / n * 1e8 / (1e9 * max(np.bincount([a for a, _ in topology.links])))
     added = algorithm.time(1e8, n, qc.Link(1e9, latency=1e-6, reduction_time=1e-10)) - algorithm.time(1e8, n, link)
     assert added == pytest.approx((n - 1) / n * 1e8 * 1e-10)
-    rows = [(t.source, t.destination, whole.share(t)) for t in whole.transfers]
-    np.testing.assert_allclose(by_pair(np.vstack(algorithm.traffic(n)), n), by_pair(rows, n))
+    assert same_traffic(algorithm, n, whole)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How the models' own errors are learnt and judged: on errors whose size is known, with controls."""
+"""How errors of models and fits are learnt and judged: on errors whose size is known, on sources left out."""
 
 from dataclasses import replace
 
@@ -8,6 +8,7 @@ import pytest
 from queuemodel import ThroughputCurve, example_profile, predict
 from validation.intervals import interval_score
 from validation.model_errors import Errors, errors_of, learn, learn_waiting, leave_kind_out, with_errors
+from validation.scaling import CLUSTERS, LAWS, by_law, judged
 from validation.series import Comparison
 
 WORKERS = np.array([1, 2, 4, 8, 16])
@@ -91,3 +92,30 @@ def test_packaged_error_leaves_the_interval():
 @pytest.mark.parametrize(("value", "score"), [(1.0, 0.4), (1.2, 0.4), (1.3, 0.4 + 20 * 0.1), (0.7, 0.4 + 20 * 0.1)])
 def test_interval_score_in_closed_form(value, score):
     assert interval_score(np.array(0.8), np.array(1.2), np.array(value)) == pytest.approx(score)
+
+
+#: Number of jobs, largest mean error, least coverage, and how the error compares with the best one-line law.
+ROWS = {
+    CLUSTERS: (42, 0.11, 0.85, 1.0), "all-reduce, published": (106, 0.115, 0.85, 1.15),
+    "all-reduce, published, ranks and sparse gradients known": (106, 0.08, 0.85, 0.8),
+    "sync-ps": (33, 0.21, 0.85, 0.95), "async-ps, cloud and published": (15, 0.15, 0.85, 0.75),
+    "async-ps, testbed, bytes and links known": (18, 0.13, 0.8, 0.3),
+    "sharded, to 4 times the second group": (17, 0.05, 0.85, 1.05),
+    "sharded, beyond, other models of the cluster known": (9, 0.18, 0.8, 0.5),
+    "sharded, from one group, other models of the cluster known": (18, 0.07, 0.85, 0.4),
+    "placements, Pollux": (6, 0.22, 0.5, 1.15), "placements, Sia": (3, 0.07, 0.85, 1.1),
+    "placements, Gradient-Compression": (4, 0.04, 0.9, 0.8),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS)
+def test_jobs_of_an_unseen_source(row):
+    found, (count, most, least, against) = judged()[row], ROWS[row]
+    error = np.mean([one.error for one in found])
+    assert len(found) == count
+    assert error < most
+    assert error < against * min(np.nanmean([by_law(law, one.table) for one in found]) for law in LAWS)
+    assert np.concatenate([one.inside for one in found]).mean() > least
+    moved = [[replace(one, predicted=factor * one.predicted).error for one in found] for factor in (1.3, 1 / 1.3)]
+    assert np.mean(moved, axis=1).max() > most, "three tenths too much or too little would go unnoticed"

@@ -90,10 +90,6 @@ def test_rank_series_are_whole(folder):
         ranks = int(traces.name.removeprefix("trace_n"))
         assert ranks in [row["workers"] for row in rows]
         assert len(list(traces.iterdir())) == ranks
-
-
-@pytest.mark.parametrize("folder", [path for path in ROUNDS if (path / "changed.json").exists()], ids=lambda f: f.name)
-def test_changes_measured_with_two_and_four(folder):
-    rows = json.loads((folder / "changed.json").read_text())
-    changes = read_workload(folder / "workload.json").changes
-    assert [(row["change"], row["workers"]) for row in rows] == [(one, n) for one in changes for n in (2, 4)]
+    if (folder / "changed.json").exists():
+        rows = json.loads((folder / "changed.json").read_text())
+        assert [(row["change"], row["workers"]) for row in rows] == [(c, n) for c in workload.changes for n in (2, 4)]

@@ -1,7 +1,6 @@
 """A real cluster of two workers on this machine, torn down to the last namespace."""
 
 import fcntl
-import importlib.util
 import json
 from pathlib import Path
 
@@ -22,61 +21,61 @@ def alone(tmp_path_factory):
         yield
 
 
-def need(framework):
-    if importlib.util.find_spec(framework) is None:
-        pytest.skip(f"{framework} is not installed")
+@pytest.fixture
+def measured(tmp_path):
+    """From a workload to the rows that a measurement returns, and the folder that it writes and packs."""
     if problem := network.why_not():
         pytest.skip(problem)
 
+    def run(measure, workload, **asked):
+        rows = measure(WORKLOADS / f"{workload}.json", tmp_path / "series", priority=-5, **asked)
+        series = unpacked(tmp_path) / "series"
+        assert rows == json.loads((series / "measured.json").read_text())
+        assert not (tmp_path / "series").exists()
+        assert network.namespaces() == []
+        return rows, series
 
-def test_live_measurement_of_two_workers(tmp_path):
-    need("tensorflow")
+    return run
+
+
+def test_live_measurement_of_two_workers(measured):
+    """60 ms of computation and two transfers of 244 kB at 40 Mbit/s bound a step from below (0.06 s) and the rate of
+    the cluster from above (a push holds the link for 0.05 s).
+    """
+    pytest.importorskip("tensorflow")
     from testbed.measure import measure
 
-    asked = {"workers": [1, 2], "trace_steps": 2, "priority": -5}
-    rows = measure(WORKLOADS / "tiny.json", tmp_path / "series", one_worker_s=20, **asked)
-
+    rows, series = measured(measure, "tiny", workers=[1, 2], trace_steps=2, one_worker_s=20)
     assert [row["workers"] for row in rows] == [1, 2]
-    series = unpacked(tmp_path) / "series"
-    assert rows == json.loads((series / "measured.json").read_text())
-    # 60 ms of computation and two transfers of 244 kB at 40 Mbit/s bound a step from below (0.06 s) and the rate
-    # of the cluster from above (a push holds the link for 0.05 s)
     assert rows[0]["steps_per_s"] < 1 / 0.06
     assert rows[1]["steps_per_s"] < 1 / 0.0488
     for row in rows:  # but for those under way when the window began and ended
         assert row["steps_per_s"] * row["window_s"] == pytest.approx(row["steps"], abs=row["workers"])
     assert len(list(series.glob("trace/step_*.pb"))) == 2
-    assert not (tmp_path / "series").exists()
     own = [len(json.loads((series / f"steps_n2_w{worker}.json").read_text())) for worker in (0, 1)]
     assert min(own) > 0
     assert sum(own) >= rows[1]["steps"]
-    assert network.namespaces() == []
 
 
-def test_live_rounds_of_two_ranks(tmp_path):
-    need("torch")
+def test_live_rounds_of_two_ranks(measured):
+    pytest.importorskip("torch")
     from testbed.rounds.measure import measure
 
-    rows = measure(WORKLOADS / "ddp-tiny.json", tmp_path / "series", ranks=[2], seconds=2, trace_rounds=2, priority=-5)
-
-    series = unpacked(tmp_path) / "series"
-    assert rows == json.loads((series / "measured.json").read_text())
+    rows, series = measured(measure, "ddp-tiny", ranks=[2], seconds=2, trace_rounds=2)
     assert rows[0]["group_steps_per_s"] < 1 / 0.06  # 60 ms of computation
     assert rows[0]["group_steps_per_s"] == pytest.approx(rows[0]["steps"] / sum(rows[0]["round_s"]), rel=1e-3)
     recorded = sorted(path.name for path in series.glob("trace_n2/*"))
     assert recorded == ["rank0.pt.trace.json", "rank1.pt.trace.json"]
-    assert network.namespaces() == []
 
 
-def test_live_gathers_of_two_ranks(tmp_path):
-    need("torch")
+def test_live_gathers_of_two_ranks(measured):
+    pytest.importorskip("torch")
     from testbed.rounds.measure import measure
 
-    rows = measure(WORKLOADS / "fsdp-tiny.json", tmp_path / "series", ranks=[2], seconds=2, trace_rounds=2, priority=-5)
-
+    rows, series = measured(measure, "fsdp-tiny", ranks=[2], seconds=2, trace_rounds=2)
     assert rows[0]["group_steps_per_s"] < 1 / 0.092  # computation, and half an optimizer each
     for rank in (0, 1):
-        trace = json.loads((unpacked(tmp_path) / "series" / "trace_n2" / f"rank{rank}.pt.trace.json").read_text())
+        trace = json.loads((series / "trace_n2" / f"rank{rank}.pt.trace.json").read_text())
         assert trace["distributedInfo"]["world_size"] == 2
         kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
         calls = {event["args"]["correlation"] for event in trace["traceEvents"] if event.get("cat") == "cuda_runtime"}
@@ -91,4 +90,3 @@ def test_live_gathers_of_two_ranks(tmp_path):
                 moved[args["Collective name"]].append(4 * max(args["In msg nelems"], args["Out msg nelems"]))
             assert moved["_allgather_base"] == [40000, 124000, 80000, 80000, 124000, 40000]  # forward, and backward
             assert moved["_reduce_scatter_base"] == [80000, 124000, 40000]
-    assert network.namespaces() == []

@@ -15,7 +15,7 @@ LIMIT = 20.0  # seconds for what cannot take long, and never comes if the order 
 
 
 class Gate:
-    """Work that goes on until it is let go; it says when it has begun."""
+    """Work that goes on until it is opened; it says when it has begun."""
 
     def __init__(self):
         self.begun, self.opened = threading.Event(), threading.Event()
@@ -34,42 +34,26 @@ def finish(*works):
         assert work.over.wait(LIMIT)
 
 
-def test_one_stream_on_two_engines():
-    stream, gate = Stream(), Gate()
-    first = stream.issue(Engine(), "first", gate)
-    second = stream.issue(Engine(), "second", nothing)
-    assert gate.begun.wait(LIMIT)
-    assert not second.start
-    gate.opened.set()
-    finish(first, second)
-    assert first.issued <= first.start <= first.end <= second.start
-
-
-def test_two_streams_overlap_on_two_engines():
+@pytest.mark.parametrize(("streams", "engines"), [(1, 2), (2, 1), (2, 2)])
+def test_streams_and_engines_order_work(streams, engines):
+    streams, engines = [Stream() for _ in range(streams)], [Engine() for _ in range(engines)]
     gate = Gate()
-    first = Stream().issue(Engine(), "first", gate)
+    first = streams[0].issue(engines[0], "first", gate)
     assert gate.begun.wait(LIMIT)
-    second = Stream().issue(Engine(), "second", nothing)
-    finish(second)  # while the first goes on
-    assert not first.over.is_set()
-    gate.opened.set()
-    finish(first)
-    assert second.end <= first.end
-
-
-def test_two_streams_on_one_engine():
-    engine, gate = Engine(), Gate()
-    first = Stream().issue(engine, "first", gate)
-    second = Stream().issue(engine, "second", nothing)
-    assert gate.begun.wait(LIMIT)
+    second = streams[-1].issue(engines[-1], "second", nothing)
+    if overlap := len(streams) == len(engines) == 2:
+        finish(second)  # while the first goes on
+        assert not first.over.is_set()
+    else:
+        assert not second.start
     gate.opened.set()
     finish(first, second)
-    assert first.end <= second.start
+    assert first.issued <= first.start <= first.end
+    assert (second.start < first.end) == overlap
 
 
 def test_work_waits_for_an_event():
-    compute, talk, before, after = Stream(), Stream(), Gate(), Gate()
-    engine = Engine()
+    compute, talk, before, after, engine = Stream(), Stream(), Gate(), Gate(), Engine()
     early = compute.issue(engine, "early", before)
     event = compute.record_event()
     late = compute.issue(engine, "late", after)
@@ -99,13 +83,9 @@ def test_stream_waits_are_transitive():
     last.synchronize()
     assert work.end <= waiting.start
     assert last.query()
-
-
-def test_unrecorded_events_hold_nothing():
-    stream = Stream()
-    stream.wait_event(Event())
-    stream.wait_event(None)
-    finish(stream.issue(Engine(), "work", nothing))
+    last.wait_event(Event())  # never recorded: holds nothing
+    last.wait_event(None)
+    finish(last.issue(Engine(), "work", nothing))
 
 
 def test_torch_uses_the_streams(monkeypatch):
