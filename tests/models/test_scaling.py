@@ -153,6 +153,8 @@ def test_contradictory_tables_have_finite_curves(strategy, spread):
 def test_no_measurement_is_refused():
     with pytest.raises(FitError, match="at least one measurement"):
         fit_scaling([], strategy="all-reduce")
+    with pytest.raises(qm.ModelError, match="what is known of async-ps must be one of bytes, link, got 'layers'"):
+        fit_scaling(TWO_NODES, strategy="async-ps", layers=3)
 
 
 # Inputs that people have, with the right answers

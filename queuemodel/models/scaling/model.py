@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mode
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 import numpy as np
 
+from ...base.checks import require_choice
 from ...base.errors import FitError, ModelError
 from ...base.estimates import Parameter, standard_errors
 from ...base.results import Note, counted
@@ -357,6 +358,25 @@ class ScalingModel(Model):
         return self.table.depends(self.coordinates) & (self.coordinates.std(axis=0) < PRIOR_NUMBERS["narrowed"])
 
 
+class KnownServers(TypedDict, total=False):
+    """What may be known of a job on servers."""
+
+    bytes: float | None  # Of the parameters
+    link: float | None  # Bytes per second of each
+
+
+class KnownShards(TypedDict, total=False):
+    """What may be known of a sharded job; without it, only the measurements tell of gathers."""
+
+    parameters: float | None
+    layers: float | None  # Gathered one after the other
+    precision: str | None  # In which parameters are gathered
+
+
+class KnownJob(KnownServers, KnownShards, total=False):
+    """What may be known of a job besides its rates."""
+
+
 def fit_scaling(
     measured: Iterable[Measurement],
     *,
@@ -365,22 +385,23 @@ def fit_scaling(
     gathers: Sequence[Gather] | ScalingModel = (),
     prior: Prior | None = None,
     seed: int = 0,
-    **known: Any,
+    **known: Unpack[KnownJob],
 ) -> ScalingModel:
     """Fit how a job's rate depends on workers, nodes and batch size to measurements of one group or more.
 
     ``sparse_gradients``: most parameters of a synchronous job are embeddings. ``gathers`` are those measured on the
     cluster of a sharded job, or the model of another job there. ``prior`` is in place of that of all published jobs.
-    ``known`` are, of asynchronous servers, ``bytes`` of the parameters and of each ``link`` per second; of sharded
-    jobs, numbers of ``parameters`` and of ``layers`` gathered one after the other, and the ``precision`` that a
-    parameter is gathered in: without them, only the measurements tell of gathers. Raises `FitError` without any.
+    ``known`` is a `KnownServers` or, of sharded jobs, a `KnownShards`. Raises `FitError` without measurements.
     """
     if not (rows := tuple(measured)):
         raise FitError("fit: at least one measurement is needed, got none")
+    for name in known:
+        may_be = KnownShards if strategy in SHARDED else KnownServers
+        require_choice(name, f"fit_scaling: what is known of {strategy}", may_be.__annotations__)
+    job: dict[str, Any] = {**known}
     if strategy in SHARDED:
-        costs = _cluster(rows, gathers)
-        prior = prior or Prior.sharded(strategy, cluster=costs, **known)
-    table = ScalingData(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy, **known))
+        prior = prior or Prior.sharded(strategy, cluster=_cluster(rows, gathers), **job)
+    table = ScalingData(rows, prior or Prior.of("sparse gradients" if sparse_gradients else strategy, **job))
     return ScalingModel(strategy, table, *table.draw(np.random.default_rng(seed)))
 
 
