@@ -203,14 +203,16 @@ def _solutions(model: qn.Network, asked: list[Any], options: dict[str, Any]) -> 
             rows.append(({} if value is None else {parameter: value}) | _row(s))
             solutions.append(s)
     whole = solutions[-1]
-    if asked == [None] and len(rows) == 1:
+    own, closed = asked == [None], [c.population for c in model.classes if not c.is_open]
+    saturation: dict[str, Any] = {}
+    if not options["sweep"] and (len(closed) == bool(model.classes) or (own and any(closed))):
+        N = qn.saturation_population(model)
+        saturation["saturation_population"] = N if math.isfinite(N) else None
+    if own and len(rows) == 1:
         rows = [row | _solver(whole) for row in whole.class_rows()]
-        return whole if options["format"] != "csv" else ask.Table(rows), whole
-    document = {"name": model.name, **_solver(whole), "bottleneck": whole.bottleneck}
-    closed = [c.population for c in model.classes if not c.is_open]
-    if not options["sweep"] and (len(closed) == bool(model.classes) or any(closed)):
-        saturation = qn.saturation_population(model)
-        document["saturation_population"] = saturation if math.isfinite(saturation) else None
+        data = options["format"] in ("json", "csv")
+        return ask.Table(rows, whole.to_dict() | saturation) if data else whole, whole
+    document = {"name": model.name, **_solver(whole), "bottleneck": whole.bottleneck, **saturation}
     marked = [row | _solver(solution) for row, solution in zip(rows, solutions, strict=True)]
     document |= {name: [row[name] for row in rows] for name in rows[0]}
     says = f"{model.name or 'network'} {whole.method()}"

@@ -198,3 +198,11 @@ def test_percentiles_in_closed_form_or_simulated(told):
     for closed, row in zip(exact, simulated, strict=True):
         assert row["seconds"] == pytest.approx(closed["seconds"], rel=0.03)
         assert row["lower"] <= row["seconds"] <= row["upper"]
+
+
+def test_saturation_of_classes_at_their_populations(told):
+    for name in ("several", "mixed", "one"):
+        assert told(f"solve {name}.json")["saturation_population"] == pytest.approx(
+            qn.saturation_population(NETWORKS[name])
+        )
+    assert "saturation_population" not in told("solve several.json --sweep cpu.servers=1,2")
