@@ -102,8 +102,9 @@ class SimulationResult(Result):
             classes = [network.class_names.index(job_class)]
         seconds, counts = zip(*[r.response_quantile(share, place, classes) for r in self.replications], strict=True)
         if not min(counts):
-            where = f"station {station!r} has no visits" if station else "customers do not think, so no cycle begins"
-            raise ModelError(f"response percentile: {where}" + (f" of class {job_class!r}" if job_class else ""))
+            what = f"visits to {station!r}" if station else "cycles, which begin with a think time"
+            whose = f" of class {job_class!r}" if job_class else ""
+            raise ModelError(f"response percentile: no {what}{whose}; name a station that is visited")
         few = min(counts) * (1.0 - share) < TAIL
         low, high = student_interval(np.array(seconds), self.confidence)
         ends = (math.nan, math.nan) if few or self.too_short else (float(low), float(high))

@@ -114,7 +114,7 @@ def test_classes_have_their_percentiles():
     (lambda run: run.response_percentile("q", 1.0), "share"),
     (lambda run: run.response_percentile("r", 0.9), "station must be one of q"),
     (lambda run: run.response_percentile("q", 0.9, job_class="c"), "class"),
-    (lambda run: run.response_percentile(None, 0.9), "customers do not think"),
+    (lambda run: run.response_percentile(None, 0.9), "no cycles, which begin with a think time"),
 ])  # fmt: skip
 def test_impossible_percentiles_are_refused(ask, expected):
     network = qn.Network([qn.Station("q", service_time=0.2), qn.Station("r r", service_time=0.1)])

@@ -56,7 +56,7 @@ cdef void count(long[::1] bins, double[::1] ends, double time) noexcept nogil:
 def advance(rng, model, run, long size, long most, long warm_up):
     """Simulate ``most`` departures, or until every batch has ``size``; count response times after ``warm_up`` batches.
 
-    That of the last place, thinking, is of the whole cycle: since its customer left there.
+    At the last place, thinking, the response time is that of the whole cycle.
     """
     cdef const long[::1] kind, servers, source
     cdef const long[:, ::1] dist

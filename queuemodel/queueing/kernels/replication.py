@@ -70,7 +70,8 @@ class Replication:
             series[:half] = series[0:BATCHES:2] + series[1:BATCHES:2]
             series[half:] = 0.0
         self.run.counters[BATCH] = half
-        self.run.responses[:] = 0  # those of the second half are counted
+        # those of the second half are counted; new zeros take no memory for what nobody visits
+        self.run = self.run._replace(responses=np.zeros(self.run.responses.shape, np.int64))
         self.size *= 2
 
     def measures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
