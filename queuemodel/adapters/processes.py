@@ -26,6 +26,7 @@ from ..base.errors import DataError, ProfilingError, QueueModelError
 from ..transport.sharing import CONGESTION_CONTROLS
 
 SCRATCH = "QUEUEMODEL_SCRATCH"  # environment variable: folder of the run, removed at its end
+REMOVING = 5.0  # seconds for that at most, by a process whose parent is gone
 
 #: An error's own message, within that of Keras about a layer or of TensorFlow about a graph.
 WRAPPED = (
@@ -70,7 +71,8 @@ def _attach() -> Say:
 
     def listen() -> None:
         sys.stdin.read()
-        if folder := os.environ.get(SCRATCH):
+        folder, until = os.environ.get(SCRATCH, ""), time.monotonic() + REMOVING
+        while os.path.exists(folder) and time.monotonic() < until:  # the process may still write to it
             shutil.rmtree(folder, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
 
