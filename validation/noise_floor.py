@@ -16,7 +16,7 @@ from queuemodel import Profile
 from queuemodel.models.simulation.model import sampled_share, sampling_error
 from queuemodel.profile.bandwidth import transports_of
 from queuemodel.simulator.result import SimulatedRun
-from queuemodel.simulator.runs import trace_runs
+from queuemodel.simulator.simulate import trace_runs
 
 from .series import machines, read_testbed, read_windows, series_folders
 

@@ -14,8 +14,8 @@ from ..base.drawing import FORMATS, save_figure
 from ..base.errors import ModelError
 from ..curves.curve import MOST_CURVE_WORKERS
 from ..curves.goals import GOALS, WORK
-from ..curves.measuring import next_measurement
 from ..curves.plan import plan
+from ..curves.prediction import next_measurement
 from ..models.instances import plan_instances, read_instances
 from ..models.predict import fit, further_measurements, load_data, predict
 from ..profile.measurements import Measurement

@@ -7,8 +7,8 @@ of a report. `Convergence` is the other half of the time to a loss: examples unt
 from .convergence import Convergence, fit_convergence, read_convergence, relative_convergence
 from .curve import ThroughputCurve
 from .figures import plot_comparison, plot_cost, plot_efficiency, plot_ratio, plot_step_time, plot_throughput
-from .measuring import NextMeasurement, next_measurement
 from .plan import Choice, Plan, plan
+from .prediction import NextMeasurement, next_measurement
 from .ratio import Ratio
 
 __all__ = [

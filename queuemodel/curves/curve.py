@@ -21,8 +21,8 @@ from ..queueing.json_format import require_format
 from ..report import report_page
 from .figures import plot_throughput
 from .goals import Shown
-from .measuring import next_measurement
 from .page import curve_data
+from .prediction import next_measurement
 from .ratio import Ratio, ratio_of
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from ..profile.throughputs import as_throughputs, require_measured
 from ..queueing.solve import Solver
 from ..simulator.links import LinkRates
 from ..simulator.result import SimulatedRun
-from ..simulator.runs import slowdowns
-from ..simulator.simulate import simulate_operations
+from ..simulator.simulate import simulate_operations, slowdowns
 from . import closed_network, rounds, scaling, sharded, simulation
 from .closed_network import ClosedNetworkModel
 from .model import OTHER_DATA, Data, Model, ModelKind, on_nodes, strategy_of

@@ -10,10 +10,10 @@ from .model_based import SRPT, FitnessMaximization, Goodput, GreedyGain, ModelBa
 from .nodes import Nodes
 from .policies import FIFO, POLICIES, Backfill, EqualShare, HeSRPT, LeastAttainedService, ShortestJobFirst, policy_named
 from .policy import ActiveJobs, Policy
+from .published import read_job_trace, read_jobs
 from .result import Schedule, plot_nodes, plot_response_times
 from .study import Study, StudyRun, plot_sweep, run_all, schedule, sweep
-from .workloads.published import read_job_trace, read_jobs
-from .workloads.workload_csv import read_workload
+from .workload_files import read_workload
 
 __all__ = [
     "FIFO", "POLICIES", "SRPT", "ActiveJobs", "Backfill", "BatchSizes", "ClusterJob", "EqualShare",

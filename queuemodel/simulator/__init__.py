@@ -5,8 +5,7 @@
 
 from .links import LinkRate, LinkRates, estimate_links
 from .result import SimulatedRun, plot_timeline
-from .runs import trace_runs
-from .simulate import simulate_operations
+from .simulate import simulate_operations, trace_runs
 
 __all__ = [
     "LinkRate", "LinkRates", "SimulatedRun", "estimate_links", "plot_timeline", "simulate_operations", "trace_runs",

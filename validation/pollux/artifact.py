@@ -18,7 +18,7 @@ from queuemodel.base.checks import require_choice
 from queuemodel.base.errors import DataError
 from queuemodel.base.files import Row, read_rows
 from queuemodel.scheduling import TableCurve, Workload
-from queuemodel.scheduling.workloads.published import LATEST, arrival, assemble, located
+from queuemodel.scheduling.published import LATEST, arrival, assemble, located
 
 #: Epochs that each application runs for, and its cap on the local batch size, as the artifact sets them.
 EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}

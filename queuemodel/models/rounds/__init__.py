@@ -1,4 +1,4 @@
-"""Rounds of data-parallel training: what was recorded (`fit`), of a `group` of ranks, sent by `schemes`, in `times`."""
+"""Rounds of data-parallel training: what was recorded (`fit`), of groups of `ranks`, sent by `schemes`, in `times`."""
 
 from .base import RoundModel
 from .fit import FittedRounds, fit_rounds

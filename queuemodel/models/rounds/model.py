@@ -24,9 +24,8 @@ from ...transport.trees import algorithm_of, name_of
 from ..model import OTHER_DATA, Data, changes_of, strategy_of
 from .base import CONTRADICTION_NOTES, RECORDED_NOTES, DrawnRounds, NoteRows, RoundModel, RoundTimes
 from .fit import FittedRounds, fit_rounds, rounds_of_steps
-from .group import Group, Parts
 from .loading import BATCHES_AHEAD
-from .ranks import Ranks
+from .ranks import Group, Parts, Ranks
 from .schemes import SCHEMES, Buckets, Scheme, Slices
 from .times import NodeLink, sampler, slowest_of
 

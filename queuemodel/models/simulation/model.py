@@ -27,7 +27,7 @@ from ...profile.synchronization import Synchronization
 from ...profile.throughputs import on_profiled_links
 from ...simulator.links import LinkRate, LinkRates
 from ...simulator.result import SimulatedRun
-from ...simulator.runs import trace_runs
+from ...simulator.simulate import trace_runs
 from ...transport.sharing import NETWORK, Transport
 from ..closed_network.calibration import contradicted, fit_network, untraced_throughput
 from ..closed_network.demands import Servers

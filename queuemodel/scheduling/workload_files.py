@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from ...base.checks import MOST_EXAMPLES
-from ...base.errors import DataError, QueueModelError
-from ...base.files import Row, read_rows
-from ...curves.curve import ThroughputCurve
-from ..curves import BatchSizes, Curve, PowerLawCurve, TableCurve, as_curve, statistical_efficiency
-from ..jobs import ClusterJob, Workload
+from ..base.checks import MOST_EXAMPLES
+from ..base.errors import DataError, QueueModelError
+from ..base.files import Row, read_rows
+from ..curves.curve import ThroughputCurve
+from .curves import BatchSizes, Curve, PowerLawCurve, TableCurve, as_curve, statistical_efficiency
+from .jobs import ClusterJob, Workload
 from .published import located
 
 #: From a profile's file, the most nodes, and settings by name to a throughput curve.

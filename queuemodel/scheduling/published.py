@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ...base.checks import require_choice
-from ...base.errors import DataError, ModelError, QueueModelError
-from ...base.files import Row, read_bytes, read_rows
-from ...base.recognition import LOGS
-from ...base.results import counted
-from ..curves import Curve, PowerLawCurve, TableCurve
-from ..jobs import ClusterJob, Workload
+from ..base.checks import require_choice
+from ..base.errors import DataError, ModelError, QueueModelError
+from ..base.files import Row, read_bytes, read_rows
+from ..base.recognition import LOGS
+from ..base.results import counted
+from .curves import Curve, PowerLawCurve, TableCurve
+from .jobs import ClusterJob, Workload
 
 #: Largest time of a stream, which may be Unix time in seconds.
 LATEST = 1e10

@@ -1,1 +1,0 @@
-"""Job streams in files: readers on `queuemodel.base.files` that make a job of each row and give a `Workload`."""
