@@ -40,15 +40,17 @@ class Merged:
 
 
 def merge(low: Lowered) -> Merged:
-    queues, Z, D = low.queues.tolist(), low.think, low.closed_demand
+    queues, counts, Z = low.queues.tolist(), low.N.tolist(), low.think.tolist()
     chains: dict[tuple[float, ...], list[int]] = {}  # by think time and demands
-    for c in np.flatnonzero(low.N > 0).tolist():
-        chains.setdefault((float(Z[c]), *D[queues, c].tolist()), []).append(c)
-    member = sorted(chains.values(), key=lambda group: -int(low.N[group].sum()))  # the largest first
-    first = [group[0] for group in member]
-    N = np.array([low.N[group].sum() for group in member], dtype=np.int64)
-    speeds = [speeds_of(low, k, int(N.sum())) for k in queues]
-    return Merged(np.ascontiguousarray(D[np.ix_(queues, first)].T), Z[first], N, queues, speeds, member)
+    for c, demands in enumerate(low.closed_demand[queues].T.tolist()):
+        if counts[c]:
+            chains.setdefault((Z[c], *demands), []).append(c)
+    customers = {key: sum(counts[c] for c in group) for key, group in chains.items()}
+    keys, total = sorted(chains, key=lambda key: -customers[key]), sum(counts)  # the largest first
+    of = np.array(keys).reshape(len(keys), 1 + len(queues))
+    N = np.array([customers[key] for key in keys], dtype=np.int64)
+    speeds = [speeds_of(low, k, total) for k in queues]
+    return Merged(of[:, 1:].copy(), of[:, 0].copy(), N, queues, speeds, [chains[key] for key in keys])
 
 
 def expand(
@@ -58,9 +60,9 @@ def expand(
     K, C = low.D.shape
     all_X, all_Q, all_busy = np.zeros(C), np.zeros((K, C)), None
     for m, group in enumerate(merged.member):
-        part = low.N[group] / merged.N[m]  # identical customers have equal shares
-        all_X[group] = X[m] * part
-        all_Q[np.ix_(merged.stations, group)] = Q[m][:, None] * part
+        for c in group:
+            part = low.N[c] / merged.N[m]  # identical customers have equal shares
+            all_X[c], all_Q[merged.stations, c] = X[m] * part, Q[m] * part
     all_Q[low.delay] = low.D[low.delay] * all_X  # Little's law, R = D
     if busy is not None:
         all_busy = np.full(K, np.nan)
