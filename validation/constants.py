@@ -5,7 +5,7 @@ python -m validation.constants [PART]
 writes validation/constants.csv; of a PART of the names only prints it. Each variation is a process of its own, which
 takes the changed number as it imports the package. A share that would pass 1 goes half of the way there. Answers are
 throughputs of packaged examples and of recorded series of other kinds, logarithms of their intervals' widths, errors
-that solvers expect, and what readers make of recordings.
+that solvers expect, what readers make of recordings, and the notes and warnings of all these.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import csv
 import datetime
 import itertools
 import multiprocessing
+import re
 import sys
 import tempfile
 import tomllib
@@ -38,6 +39,7 @@ SERVERS = ("held_out/alexnet-60-cubic-policed", "held_out/vgg16-90-bbr-5ms", "pa
 RANKS = ("ddp-vgg16-60-bbr", "ddp-alexnet-40-slow-worker", "mirrored-alexnet-60", "mirrored-alexnet-60-bbr")
 SHARDED = ("sharded/fsdp-bert6-20-bbr-20ms-half", "sharded/hsdp-gpt8-40-cubic-30ms", "nccl/nccl-fsdp")
 SHARES, ROUNDING = ("probability", "correlation", "quantile", "share"), 1e-9
+WORDS = "notes of "  # begins the names of answers in words, without their numbers
 #: Names of the questions that can depend on a folder, where these are few.
 USERS = {"queuemodel.simulator.kernel": "simulation", "queuemodel.models.simulation": "simulation",
          "queuemodel.models.sharded": "sharded"}  # fmt: skip
@@ -60,10 +62,11 @@ def varied(row: dict[str, Any], factor: float) -> float:
 
 
 def predicted(data: Any, **asked: Any) -> list[float]:
-    """Throughputs, and logarithms of their intervals' widths."""
+    """Throughputs, and logarithms of their intervals' widths; its caption is a warning, for `answers` to keep."""
     from queuemodel import predict
 
     curve = predict(data, **({"workers": [1, 2, 4, 16]} | asked))
+    warnings.warn(curve.caption(), stacklevel=1)
     return [*curve.steps_per_second, *np.log(curve.upper / curve.lower)]
 
 
@@ -76,6 +79,7 @@ def rates(compared: Callable[[], Any]) -> list[float]:
 def prepare(folder: Path) -> Path:
     """A folder with the recordings, and the profiles of `SERVERS`, `RANKS` and `SHARDED`."""
     import queuemodel as qm
+    from queuemodel.adapters import read_mirrored
 
     from .data_parallel import read_ranks
     from .nccl import aws_rounds
@@ -88,8 +92,12 @@ def prepare(folder: Path) -> Path:
     profiles |= {name: read_ranks(folder / "testbed" / "data_parallel" / name) for name in RANKS}
     profiles |= {name: read_shards(folder / "testbed" / name) for name in SHARDED} | {"nccl": next(aws_rounds())[1]}
     steps, rounds = map(qm.example_profile, ("alexnet-60", "ddp-alexnet-40"))
+    policed = profiles[SERVERS[0]]
+    profiles["few policed steps"] = replace(policed, steps=policed.steps[:4])
+    late = sorted((folder / "data" / "mirrored" / "late-input").glob("trace*"))
+    profiles["late input"] = read_mirrored(late, batch_size=32, parameter_bytes=3196840)
     profiles["one step"] = replace(steps, steps=steps.steps[:1])
-    profiles["one round"] = replace(rounds, rounds=[one for one in rounds.rounds if one.number < 2])
+    profiles["one round"] = replace(rounds, rounds=[one for one in rounds.rounds if one.number < 1 and one.rank == 0])
     profiles["one rank"] = replace(rounds, rounds=[one for one in rounds.rounds if one.rank == 0])
     for name, profile in profiles.items():
         profile.save(folder / f"{name.replace('/', ' ')}.json")
@@ -108,11 +116,15 @@ def model_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         for control in ("unknown", "bbr", "cubic"):
             yield f"closed network, {strategy}, {control}", partial(ask, congestion_control=control)
         yield f"closed network, {strategy}, 1 Gbit/s", partial(ask, bandwidth="1Gbit/s", other_traffic="20%")
-        yield f"simulation, {strategy}", partial(ask, method="trace", workers=[3])
+        for control in (None, "bbr", "cubic"):
+            simulated = partial(ask, method="trace", workers=[3], congestion_control=control)
+            yield f"simulation, {strategy}, {control}", simulated
     for path in sorted(recorded.glob("*.json")):
         profile = qm.Profile.load(path)
         if profile.steps:
-            yield f"closed network, {path.stem}", partial(predicted, profile, method="mva")
+            for strategy in ("async-ps", "sync-ps"):
+                ask = partial(predicted, profile, strategy=strategy, method="mva")
+                yield f"closed network, {strategy}, {path.stem}", ask
             yield f"simulation, {path.stem}", partial(predicted, profile, method="trace", workers=[3])
         else:
             kind = "sharded" if any(one.operations for one in profile.rounds) else "all-reduce"
@@ -125,6 +137,12 @@ def model_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     for name, asked in what_ifs.items():
         yield f"all-reduce{name}", partial(predicted, rounds, **asked)
     yield "all-reduce instead of servers", partial(predicted, steps, strategy="all-reduce")
+    traced = replace(steps, cluster=replace(steps.cluster, workers=2), throughputs=[])
+    yield "closed network, trace of two workers", partial(predicted, steps, method="mva", throughputs=[traced])
+    for name, profile in (("steps", steps), ("rounds", rounds), ("sharded rounds", sharded)):
+        for factor in (0.5, 2, 25):
+            link = replace(profile.cluster, bandwidth=factor * profile.cluster.bandwidth)
+            yield f"{name}, {factor} of the bandwidth", partial(predicted, replace(profile, cluster=link))
     yield "sharded", partial(predicted, sharded)
     yield (
         "sharded, measured",
@@ -134,11 +152,19 @@ def model_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"table {name}", partial(predicted, qm.read_measurements(EXAMPLES / f"{name}.csv"), workers=[4, 32])
     table = [qm.Measurement(workers=n, steps_per_second=x) for n, x in ((1, 1.0), (2, 1.9), (4, 3.6), (8, 1.5))]
     yield "table with an outlier", partial(predicted, table, workers=[4, 32], strategy="async-ps")
-    yield "next measurement", lambda: [qm.next_measurement(qm.predict(rounds, workers=[16])).workers or 0]
+    yield "iterations as steps", partial(predicted, table[:1] * 2 + [replace(table[0], workers=4)], strategy="sync-ps")
+
+    def next_workers(data: Any, most: int) -> list[float]:
+        return [qm.next_measurement(qm.predict(data, workers=[most], method="mva")).workers or 0]
+
+    for name, data, most in (("ranks", rounds, 16), ("few workers", steps, 4), ("many workers", steps, 64)):
+        yield f"next measurement, {name}", partial(next_workers, data, most)
     curve = partial(qm.predict, steps, workers=[2, 8], method="mva")
     yield "faster link over slower", lambda: (curve(bandwidth="1Gbit/s") / curve(bandwidth="100Mbit/s")).to_frame()
-    law = qm.fit_convergence([(32, [2e4, 2.1e4]), (256, [3e4])])
-    yield "examples to the target", lambda: law.quantiles(512, np.array([0.05, 0.5, 0.95]))
+    for noise in (None, 200.0):
+        law = qm.fit_convergence([(32, [2e4, 2.1e4]), (256, [3e4])], noise_scale=noise)
+        ends = np.array([0.05, 0.5, 0.95])
+        yield f"examples to the target, gradient noise scale {noise}", partial(law.quantiles, 512, ends)
     for profile, names in ((rounds, ("sync", "top-k")), (steps, ("sync", "async-ps"))):
         rows = partial(sgd.compare, profile, workers=2, strategies=names)
         yield f"compare {names}", partial(rates, rows)
@@ -198,14 +224,17 @@ def answers(recorded: Path, variation: tuple[Name, float | None]) -> Answers:
         return table
 
     setattr(files, "constants", constants)  # noqa: B010 (a cache in its place, for mypy)
-    warnings.simplefilter("ignore")
+    warnings.simplefilter("always")
     found = {}
     for name, question in reader_questions(recorded) if package.endswith("adapters") else model_questions(recorded):
         if USERS.get(package, "") in name:
-            try:
-                found[name] = np.ravel(np.array(question(), dtype=float))
-            except (ValueError, ArithmeticError, RuntimeError):
-                found[name] = np.empty(0)
+            with warnings.catch_warnings(record=True) as said:
+                try:
+                    found[name] = np.ravel(np.array(question(), dtype=float))
+                except (ValueError, ArithmeticError, RuntimeError):
+                    found[name] = np.empty(0)
+            words = re.sub(r"[\d.]+", "", " ".join(sorted(str(one.message) for one in said)))
+            found[f"{WORDS}{name}"] = np.array(bytearray(words.encode()))
     return found
 
 
@@ -215,7 +244,10 @@ def change(before: Answers, after: Answers) -> tuple[float, str]:
     for name, new in after.items():
         same, old = new.shape == before[name].shape, before[name]
         away = np.abs(new - old) / np.maximum(np.abs(old), 1e-12) if same else np.array([np.inf])
-        found += [(by, name) for by in away.tolist() if by > ROUNDING]
+        if name.startswith(WORDS):
+            found += [(0.0, name)] if away.any() else []
+        else:
+            found += [(by, name) for by in away.tolist() if by > ROUNDING]
     return max(found)
 
 
