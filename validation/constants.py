@@ -96,6 +96,8 @@ def prepare(folder: Path) -> Path:
     profiles["few policed steps"] = replace(policed, steps=policed.steps[:4])
     late = sorted((folder / "data" / "mirrored" / "late-input").glob("trace*"))
     profiles["late input"] = read_mirrored(late, batch_size=32, parameter_bytes=3196840)
+    unknown = replace(steps.cluster, congestion_control="cubic", buffer=None, origins={})
+    profiles["unknown buffer"] = replace(steps, cluster=unknown)
     profiles["one step"] = replace(steps, steps=steps.steps[:1])
     profiles["one round"] = replace(rounds, rounds=[one for one in rounds.rounds if one.number < 1 and one.rank == 0])
     profiles["one rank"] = replace(rounds, rounds=[one for one in rounds.rounds if one.rank == 0])
@@ -155,7 +157,7 @@ def model_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "iterations as steps", partial(predicted, table[:1] * 2 + [replace(table[0], workers=4)], strategy="sync-ps")
 
     def next_workers(data: Any, most: int) -> list[float]:
-        return [qm.next_measurement(qm.predict(data, workers=[most], method="mva")).workers or 0]
+        return [qm.next_measurement(qm.predict(data, workers=[most])).workers or 1]
 
     for name, data, most in (("ranks", rounds, 16), ("few workers", steps, 4), ("many workers", steps, 64)):
         yield f"next measurement, {name}", partial(next_workers, data, most)
