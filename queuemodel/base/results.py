@@ -170,7 +170,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 def finite(value: Any) -> Any:
-    """The value; None for NaN and infinity, which JSON lacks."""
+    """The value, with None for NaN and infinity, which JSON lacks, in whatever it contains."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -225,7 +229,7 @@ class Result:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """JSON of `to_dict`, also written to ``path``, whole or not at all."""
-        text = json.dumps(self.to_dict(), indent=1)
+        text = json.dumps(finite(self.to_dict()), indent=1)
         write_json(path, text)
         return text
 

@@ -47,7 +47,7 @@ def run_options(*, restart_seconds: str, warmup: float) -> ask.Decorator:
 @ask.option("--workload", ask.FILE, required=True, help="Jobs, one per row (docs/reference/workload-csv).")
 @ask.one_of("--workload-format", ["csv", *PUBLISHED], "A published format.", default="csv", show_default=True)
 @ask.option("--speeds", click.Path(), "Measured speeds: gavel's JSON file, the folder of elasticflow.")
-@ask.option("--drop-empty", is_flag=True, help="Leave out jobs of a log without GPUs or duration.")
+@ask.option("--drop-empty", is_flag=True, help="Leave out jobs without GPUs, duration or measured speed.")
 @ask.option("--nodes count", ask.COUNT, required=True, help="In the cluster.")
 @run_options(restart_seconds="0", warmup=0.0)
 @ask.option("--records", is_flag=True, help="Also one record per job (json), or only those (csv).")
@@ -97,13 +97,13 @@ def _jobs(path: str, layout: str, speeds: str | None, drop_empty: bool, *, nodes
     if PUBLISHED.get(layout, False) != (speeds is not None):
         needed = "needs the measured speeds of its jobs; give them" if speeds is None else "has none; leave it out"
         raise click.UsageError(f"--speeds: a workload of format {layout} {needed}")
-    if drop_empty and PUBLISHED.get(layout, True):
+    if drop_empty and layout in ("csv", "elasticflow"):
         raise click.UsageError(f"--drop-empty: a workload of format {layout} has no such jobs; leave it out")
     if layout == "csv":
         return scheduling.read_workload(path, nodes=nodes, predicted=curve_of)
     if speeds is None:
         return scheduling.read_jobs(path, layout, drop_empty=drop_empty)
-    return scheduling.read_job_trace(path, layout, speeds)
+    return scheduling.read_job_trace(path, layout, speeds, drop_empty=drop_empty)
 
 
 def print_schedules(schedules: Mapping[str, Any], *, nodes: int, output_format: str, records: bool) -> None:

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,12 +18,14 @@ from .. import queueing as qn
 from ..base.checks import JSON, require_choice, require_count, require_writable
 from ..base.drawing import FORMATS, dots, finish_axes, new_axes, save_figure
 from ..base.errors import DataError, ModelError
-from ..base.files import count_in, number_in, parse_duration, read_bytes
+from ..base.files import count_in, number_in, or_zero, parse_duration, read_bytes
 from ..base.results import Result, finite, percent, tabulate
 from ..models import SimulatedRounds
 from ..models.predict import load_data, simulate
 from ..profile.profile import Profile
 from ..queueing.bounds import BOUND_KINDS
+from ..queueing.jmva import sweep_in
+from ..queueing.json_format import rate_in
 from . import options as ask
 
 if TYPE_CHECKING:
@@ -49,14 +52,18 @@ def _populations(text: str) -> Any:
     if "=" not in text:
         return ask.COUNTS.parse(text)
     parts = [part.partition("=") for part in re.split(r",(?=[^,=]+=)", text)]
-    return {name.strip(): _counts_from_0(counts) for name, _, counts in parts}
+    found = {name.strip(): _counts_from_0(counts) for name, _, counts in parts}
+    if len(found) < len(parts):
+        raise DataError(f"{text!r} names a class twice")
+    return found
 
 
 def _counts_from_0(text: str) -> Sequence[int]:
-    first, comma, others = text.partition(",")
-    if first.strip() != "0":
+    """Counts that may begin with 0: ``0``, ``0,2,4`` or ``0:4``."""
+    zero, mark, others = re.fullmatch(r"\s*(0*)\s*([:,]?)(.*)", text).groups()  # type: ignore[union-attr]
+    if not zero or (mark == "" and others):
         return ask.COUNTS.parse(text)
-    return [0, *(ask.COUNTS.parse(others) if comma else [])]
+    return [0, *(ask.COUNTS.parse("1:" * (mark == ":") + others) if mark else [])]
 
 
 def _values(text: str) -> list[float]:
@@ -72,7 +79,9 @@ def _values(text: str) -> list[float]:
 
 def _value(text: str) -> float:
     value = number_in(text)
-    return parse_duration(text) if isinstance(value, str) else value
+    if isinstance(value, str):
+        value = rate_in(text, "value") if "/" in text else or_zero(parse_duration)(text)
+    return value
 
 
 def _sweep(text: str) -> tuple[str, list[float]]:
@@ -86,7 +95,7 @@ def _changed(network: qn.Network, name: str, value: float) -> qn.Network:
     """The network with a parameter ``STATION.FIELD``, ``STATION.FIELD[CLASS]``, ``CLASS.FIELD`` or ``think_time``."""
     whose, _, field = name.rpartition(".")
     field, _, job_class = field.rstrip("]").partition("[")
-    given: Any = int(value) if field in ("servers", "population") and value == int(value) else value
+    given: Any = int(value) if field in ("servers", "population") and float(value).is_integer() else value
     fields = {"stations": ("service_time", "visit_ratio", "servers", "scv"),
               "classes": ("population", "think_time", "arrival_rate")}  # fmt: skip
     if not whose:
@@ -106,9 +115,13 @@ def _changed(network: qn.Network, name: str, value: float) -> qn.Network:
     return replace(network, **changed)
 
 
-def _asked(network: qn.Network, populations: Any, sweep: list[tuple[int, ...]], where: str) -> list[Any]:
-    """The populations to solve at, each as `solve` takes it."""
+def _asked(
+    network: qn.Network, populations: Any, sweep: list[tuple[int, ...]], where: str, swept: str = ""
+) -> list[Any]:
+    """The populations to solve at, each as `solve` takes it, beside those of a class that are ``swept``."""
     closed = {c.name: [c.population] for c in network.classes if not c.is_open}
+    if swept and (sweep or (swept in populations if isinstance(populations, dict) else populations)):
+        raise ModelError(f"--sweep: customers of {swept} are specified by --population or by a what-if of {where}, too")
     if not populations:
         if not network.classes:
             raise ModelError(f"{where}: --population is needed, like 8 or 1:100")
@@ -121,7 +134,8 @@ def _asked(network: qn.Network, populations: Any, sweep: list[tuple[int, ...]], 
             raise ModelError(f"--population: more than {MOST_ROWS:,} combinations")
         return [dict(zip(closed, counts, strict=True)) for counts in itertools.product(*closed.values())]
     if network.classes and len(closed) != 1:
-        raise ModelError(f"{where}: its classes have populations of their own; leave --population out, or write a=1:20")
+        how = f"have populations of their own; write {next(iter(closed))}=1:20" if closed else "are open"
+        raise ModelError(f"{where}: its classes {how}, or leave --population out")
     return [dict.fromkeys(closed, n) if network.classes else n for n in populations]
 
 
@@ -165,18 +179,24 @@ def solve_command(network: str, output_format: str, plot: str | None, **options:
        "stations": [{"name": "server", "service_time": 0.2}]}
     """  # fmt: skip
     require_writable(plot, suffixes=FORMATS)
-    xml = read_bytes(network).lstrip().startswith(b"<")
-    model, sweep = qn.read_jmva_sweep(network) if xml else (qn.Network.load(network), [])
-    asked = _asked(model, options["population"], sweep, network)
-    chosen = [name for name in (*ANSWERS, "compare", "sweep") if options[name]]
+    text = read_bytes(network)  # once: it may be a pipe
+    xml = text.lstrip().startswith(b"<")
+    model, sweep = sweep_in(text, network) if xml else (qn.Network.from_json(text, where=network), [])
+    populations = partial(_asked, populations=options["population"], sweep=sweep, where=network)
+    chosen = [name for name in (*ANSWERS, "compare", "sweep") if options[name] not in (None, False)]
+    if options["solver"] != "auto" and chosen not in ([], ["sweep"]):
+        chosen.append("solver")
     if len(chosen) > 1:
         raise ModelError(f"--{chosen[0]} and --{chosen[1]} are different questions; leave one of them out")
     if chosen and chosen[0] in ANSWERS:
+        asked = populations(model)
+        if len(asked) > 1 and chosen != ["bounds"]:
+            raise ModelError(f"--{chosen[0]} is at one population, got {len(asked)}; give one (--population)")
         result = ANSWERS[chosen[0]](model, asked, options[chosen[0]])
         if plot:
             raise ModelError(f"--plot: draws solutions and sweeps, not --{chosen[0]}; leave one of them out")
     else:
-        result, whole = _solutions(model, asked, options | {"format": output_format})
+        result, whole = _solutions(model, populations, options | {"format": output_format})
         if plot:
             swept = options["sweep"] and _plot_sweep(options["sweep"][0], result)
             save_figure(swept or qn.plot_network_solution(whole), plot)
@@ -187,15 +207,19 @@ def solve_command(network: str, output_format: str, plot: str | None, **options:
         ask.show(result, output_format)
 
 
-def _solutions(model: qn.Network, asked: list[Any], options: dict[str, Any]) -> tuple[Result, qn.Solution]:
+def _solutions(
+    model: qn.Network, populations: Callable[..., list[Any]], options: dict[str, Any]
+) -> tuple[Result, qn.Solution]:
     """The table of all solutions, and the last of them."""
-    names = (options["compare"] or options["solver"]).split(",")
+    names = (options["solver"] if options["compare"] is None else options["compare"]).split(",")
     for name in names:
         require_choice(name, "--compare", list(SOLVERS), error=DataError)
     parameter, values = options["sweep"] or ("", [None])
+    swept = parameter.removesuffix(".population") if parameter.endswith(".population") else ""
     rows, solutions = [], []
     for value, name in itertools.product(values, names):
         network = model if value is None else _changed(model, parameter, value)
+        asked = populations(network, swept=swept)
         curve = None if model.classes else qn.solve(network, population=asked[-1], solver=SOLVERS[name])
         for n in asked:
             kept = curve and n >= curve.populations[0]

@@ -52,7 +52,7 @@ class Choice:
         """Hours and costs with their intervals, as columns of a table; None where there are none."""
         hours = {"hours": self.time / 3600, "hours_low": self.time_low / 3600, "hours_high": self.time_high / 3600}
         costs = {"cost": self.cost, "cost_low": self.cost_low, "cost_high": self.cost_high}
-        return {name: finite(value) for name, value in (hours | costs).items()}
+        return finite(hours | costs)
 
     @property
     def training(self) -> str:

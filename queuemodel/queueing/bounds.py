@@ -84,7 +84,7 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     proportional (Hsieh and Lam, 1987)
         N / (D + Z + (N-1) sum D_k**N / sum D_k**(N-1)) <= X(N)
         X(N) <= min(1/D_max, N / (D + Z + max(N-1 - Z/D_max, 0) sum D_k**2 / sum D_k)).
-    geometric (Casale, Muntz and Serazzi, 2008), the tightest
+    geometric (Casale, Muntz and Serazzi, 2008), the tightest without think time
         Queue lengths with one customer fewer lie between geometric sums (y - y**N) / (1 - y), y_k = D_k N / (Z + D +
         D_max N) below and D_k times the proportional upper bound above; the bottlenecks have the rest.
 
@@ -111,10 +111,10 @@ def bounds(network: Network, population: int | np.ndarray, *, kind: str = "asymp
     1.3333333333333333
     """
     require_choice(kind, "bounds: kind", BOUND_KINDS)
+    _require_one_closed(network, "bounds")
     N = number_array(population, "bounds: population", "whole numbers of at least 1")
     if N.size == 0 or not ((N >= 1) & np.isfinite(N) & (np.floor(N) == N)).all():
         raise ModelError(f"bounds: population must be whole numbers of at least 1, got {population!r}")
-    _require_one_closed(network, "bounds")
     return _bounds(network, N, kind)
 
 

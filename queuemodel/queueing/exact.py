@@ -233,13 +233,18 @@ def _closed_marginal(low: Lowered, k: int) -> np.ndarray:
     return np.bincount(others.points.sum(axis=1), weight / weight.sum(), N + 1)
 
 
-#: Tail of a distribution that is left out.
-SMALLEST_TAIL = 1e-12
+#: Tail of a distribution that is left out; the most customers that one may have beside open classes.
+SMALLEST_TAIL, MOST_STATES = 1e-12, 1_000_000
 
 
 def _beside_open(p: np.ndarray, mu: np.ndarray, rho: float) -> np.ndarray:
     """Probabilities of 0, 1, ... customers from those p of n closed ones; m open ones weigh as in the sum E(n)."""
     most = len(mu) + int((len(p) + 60.0) * mu[-1] / (mu[-1] - rho))
+    if most > MOST_STATES:
+        raise ModelError(
+            f"marginal distribution: so near to saturation it has up to {most:,} customers (at most {MOST_STATES:,} "
+            "fit); take mean queue lengths, or lower arrival rates"
+        )
     total, m = np.zeros(len(p) + most), np.arange(1.0, most)
     for n, share in enumerate(p.tolist()):
         speed = mu[np.minimum(n + m.astype(int), len(mu)) - 1]

@@ -49,7 +49,11 @@ def read_jmva_sweep(path: str | os.PathLike[str]) -> tuple[Network, list[tuple[i
 
     Each has its solution, ``solve(network, population=N)``. Other what-ifs are refused.
     """
-    text = read_bytes(path)
+    return sweep_in(read_bytes(path), path)
+
+
+def sweep_in(text: bytes, path: str | os.PathLike[str]) -> tuple[Network, list[tuple[int, ...]]]:
+    """The same of the contents of a file."""
     try:
         if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
             raise DataError("document types and entities are not allowed")
@@ -91,9 +95,9 @@ def _sweep(model: ElementTree.Element, classes: list[JobClass]) -> list[tuple[in
     for element in model.iterfind("whatIf"):
         _require_attributes(element, ("type", "className", "stationName", "values"))
         kind, name = element.get("type"), element.get("className")
-        if kind != "Number of Customers" or name not in [c.name for c in classes]:
+        if kind not in ("Customer Numbers", "Number of Customers") or name not in [c.name for c in classes]:
             raise DataError(
-                f"<whatIf> must change the 'Number of Customers' of one class, got {kind!r} of {name!r}; take it out, "
+                f"<whatIf> must change the 'Customer Numbers' of one class, got {kind!r} of {name!r}; take it out, "
                 "and solve a changed network for each value"
             )
         for text in re.split("[;,]", element.get("values", "").strip(";, ")):

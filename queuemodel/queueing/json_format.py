@@ -97,6 +97,14 @@ def _require_known(keys: Iterable[str], known: Sequence[str], where: str) -> Non
             raise DataError(f"{where}a key must be one of {', '.join(known)}, got {key!r}{meant}")
 
 
+def rate_in(text: str, where: str) -> float:
+    """Arrivals per second of a text like ``"30/min"`` (raises `DataError`)."""
+    number, per, time = text.partition("/")
+    if not per or isinstance(rate := number_in(number), str):
+        raise DataError(f"{where} must be a number per second, or like 30/min, got {text!r}")
+    return float(rate / duration_in(f"1{time.strip()}", where))
+
+
 def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
     _require_known(values, [field.name for field in fields(kind)], f"{where}: ")
     if "name" not in values:
@@ -108,8 +116,7 @@ def _made(kind: type[Member], values: dict[str, Any], where: str) -> Member:
         if isinstance(value := values.get(key), dict):
             values[key] = {c: _in_seconds(v, f"{where}: {key}[class {c!r}]") for c, v in value.items()}
         elif key == "arrival_rate" and isinstance(value, str):
-            number, _, time = value.partition("/")
-            values[key] = number_in(number) / duration_in(f"1{time}", f"{where}: {key}")
+            values[key] = rate_in(value, f"{where}: {key}")
         elif key in values:
             values[key] = _in_seconds(value, f"{where}: {key}")
     shapes = values.get("distribution")

@@ -234,7 +234,7 @@ def _checked(demands: Any, think_time: Any, population: Any) -> tuple[np.ndarray
     ):
         if not valid.all():
             at = np.argwhere(~valid)[0].tolist()
-            raise ModelError(f"batch: {what}{at or ''} must be {must}, got {values[tuple(at)]!r}")
+            raise ModelError(f"batch: {what}{at or ''} must be {must}, got {values[tuple(at)]:g}")
     try:
         shape = np.broadcast_shapes(D.shape[:-1], Z.shape, N.shape)
     except ValueError:

@@ -282,11 +282,12 @@ def _take_distribution(station: Any, where: str) -> None:
     for value in shapes.values() if several else [shapes]:
         if not isinstance(value, PhaseType):
             raise ModelError(f"{where}: distribution must be a PhaseType or a mapping to them, got {value!r}")
-    if station.service_time is not None or station.scv != 1.0:
-        raise ModelError(f"{where}: distribution specifies service_time and scv already; give only one of them")
     put(station, "distribution", PerClass(shapes) if several else shapes)
-    for name, moment in (("service_time", "mean"), ("scv", "scv")):
-        put(station, name, {c: getattr(d, moment) for c, d in shapes.items()} if several else getattr(shapes, moment))
+    for name, moment, unset in (("service_time", "mean", None), ("scv", "scv", 1.0)):
+        own = {c: getattr(d, moment) for c, d in shapes.items()} if several else getattr(shapes, moment)
+        if getattr(station, name) not in (unset, own):  # its own: `replace` of another field
+            raise ModelError(f"{where}: distribution specifies service_time and scv already; give only one of them")
+        put(station, name, own)
 
 
 def _rate_values(rates: Any, where: str) -> tuple[Any, ...]:

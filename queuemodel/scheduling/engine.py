@@ -265,6 +265,9 @@ class Engine:
             return state[s.ATTAINED, active] + state[s.NODES, active] * (self.now - state[s.SINCE, active])
         if name == "remaining":
             return s.left(state, self.phases.steps, active, self.now)
+        if name == "pause":
+            start = np.where(np.isnan(state[s.START, active]), *self.costs)
+            return np.where(self.nodes[active] > 0, np.maximum(state[s.RESUME, active] - self.now, 0.0), start)
         return getattr(self, name)[active]
 
     def _check(self, granted: np.ndarray, changed: np.ndarray, jobs: np.ndarray) -> None:

@@ -122,15 +122,15 @@ class Backfill(SizeAware):
             left -= int(wanted[head])
         if not waiting or left == 0:
             return granted
-        service = jobs.remaining / jobs.speed(np.where(granted > 0, granted, wanted))
-        # When the first that waits can start at the latest, from now, and the nodes to spare then.
+        end = jobs.pause + jobs.remaining / jobs.speed(np.where(granted > 0, granted, wanted))
+        # When the first that waits can start at the latest, from now, and the nodes to spare when all have ended then.
         running = np.flatnonzero(granted)
-        running = running[np.argsort(service[running], kind="stable")]
+        running = running[np.argsort(end[running], kind="stable")]
         free = left + np.cumsum(granted[running])
-        first = int(np.searchsorted(free, wanted[waiting[0]]))
-        shadow, spare = service[running[first]] * (1 + 1e-12), free[first] - wanted[waiting[0]]
+        shadow = end[running[np.searchsorted(free, wanted[waiting[0]])]] * (1 + 1e-12)
+        spare = free[end[running] <= shadow][-1] - wanted[waiting[0]]
         for job in waiting[1:]:
-            need, in_time = wanted[job], service[job] <= shadow
+            need, in_time = wanted[job], end[job] <= shadow
             if need <= left and (in_time or need <= spare):
                 granted[job] = need
                 left -= need

@@ -21,6 +21,7 @@ COLUMNS = {
     "most": "",  # nodes, at most those of the cluster
     "requested": "",  # nodes that the users request
     "nodes": "",  # held now
+    "pause": "",  # seconds until it makes progress: what is left of its pause, or of a waiting job that of a start
     "attained_service": "attained_service",  # node-seconds held so far
     "remaining": "remaining",  # steps left of the declared work
     "row": "curve",  # of each job's curve in ``tables``, as the policy believes it

@@ -155,13 +155,13 @@ def read_job_trace(
     *,
     gpu: str = "v100",
     elastic: bool = False,
-    drop_unmeasured: bool = False,
+    drop_empty: bool = False,
 ) -> Workload:
     """A trace of jobs with measured speeds in one of `JOB_TRACES`: "gavel" or "elasticflow".
 
     Gavel's ``speeds`` are the JSON file of steps per second by GPU type (``gpu``), model and number of GPUs. Its jobs
     run on the number of GPUs in the trace, with ``elastic`` on every measured one; those whose model was not measured
-    on their number are refused, or left out when ``drop_unmeasured``. ElasticFlow's are the folder of MODEL.csv:
+    on their number are refused, or left out when ``drop_empty``. ElasticFlow's are the folder of MODEL.csv:
     global_batch_size, then iterations per second by number of GPUs (nan, 0 or blank: not measured).
     """
     form, gavel = JOB_TRACES[require_choice(layout, "trace of jobs: format", JOB_TRACES)], layout == "gavel"
@@ -178,11 +178,11 @@ def read_job_trace(
             raise DataError(f"{row.where}: {speeds} has no speeds of {model!r} {where}")
         points = dict(curve.points)
         if gavel and gpus not in points:
-            if drop_unmeasured:
+            if drop_empty:
                 continue
             raise DataError(
-                f"{row.where}: {speeds} has no speed of {model!r} on {gpus} {gpu}; pass drop_unmeasured=True to leave "
-                "such jobs out"
+                f"{row.where}: {speeds} has no speed of {model!r} on {gpus} {gpu}; "
+                "--drop-empty (drop_empty=True) leaves such jobs out"
             )
         curve = TableCurve({gpus: points[gpus]}) if gavel and not elastic else curve
         time, steps = row.number(submitted, largest=LATEST), row.number(work, positive=True)

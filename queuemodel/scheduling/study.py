@@ -125,7 +125,7 @@ class Study(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the table (intervals of one replication are None) and the runs."""
-        table = [{name: finite(value) for name, value in row.items()} for row in self.table()]
+        table = finite(self.table())
         return {"complete": self.complete, "table": table, "runs": self.to_rows()}
 
 

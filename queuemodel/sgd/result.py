@@ -172,7 +172,7 @@ class Comparison(Result):
             **({} if price is None else {"cost": middle * self.nodes * price / 3600}),
             "probability_best": np.where(unknown, np.nan, self.probability_best),
         }  # fmt: skip
-        rows = [{name: finite(value) for name, value in row.items()} for row in rows_of(columns)]
+        rows = finite(rows_of(columns))
         return sorted(rows, key=lambda row: (row[time] is None, row[time] or 0.0))
 
     def _shown_rows(self) -> list[dict[str, Any]]:
@@ -249,7 +249,7 @@ class StrategyPlan(Result):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each choice; None where unknown."""
-        return [{name: finite(value) for name, value in vars(choice).items()} for choice in self.choices]
+        return finite([vars(choice) for choice in self.choices])
 
     def to_dict(self) -> dict[str, Any]:
         return {"confidence": self.confidence, "deadline": self.deadline, "choices": self.to_rows()}

@@ -88,7 +88,7 @@ def test_empty_jobs_are_dropped_on_request(run, told):
         Path("log.csv").write_text("\n".join(rows).format(gpus, seconds) + "\n")
         refused(run(*asked.split(), "helios"), "--drop-empty", status=1)
         assert told(f"{asked} helios --drop-empty")["policies"]["fifo"]["jobs"] == left
-    for wrong in ("csv", "gavel --speeds s.json"):
+    for wrong in ("csv", "elasticflow --speeds ."):
         said = f"--drop-empty: a workload of format {wrong.split()[0]} has no such jobs"
         refused(run(*f"{asked} {wrong} --drop-empty".split()), said, status=2)
 

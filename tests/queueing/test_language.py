@@ -34,7 +34,7 @@ STATIONS = [
     ({"rates": "fast"}, "rates must be a list of numbers"), ({"rates": ["fast"]}, "rates[0]"),
     ({"rates": [1.0, 0.0]}, "rates[1] must be finite and > 0"), ({"rates": [1.0, math.nan]}, "rates[1]"),
     ({"rates": [1.0], "servers": 2}, "rates replace servers"),
-    ({"service_time": 1.0, "distribution": PH.exponential(1.0)}, "give only one of them"),
+    ({"service_time": 2.0, "distribution": PH.exponential(1.0)}, "give only one of them"),
     ({"distribution": "erlang"}, "must be a PhaseType"),
 ]  # fmt: skip
 NETWORKS = [

@@ -187,7 +187,7 @@ JMVA = [
     ('"A" refStation="CPU"', '"Q" refStation="CPU"', "<ReferenceStation>: name must be one of A, B, got 'Q'"),
     ('"A" refStation="CPU"', '"A"', "got None"), ('"A" refStation="CPU"', '"A" x="1"', "attribute 'x' is not known"),
     ("</model>", '<whatIf type="Service Times" className="A" stationName="CPU" values="1;2"/></model>',
-     "must change the 'Number of Customers' of one class, got 'Service Times' of 'A'; take it out"),
+     "must change the 'Customer Numbers' of one class, got 'Service Times' of 'A'; take it out"),
     ("</model>", '<whatIf type="Number of Customers" values="1;2"/></model>',
      "of one class, got 'Number of Customers' of None"),
     ("</model>", f'{WHAT_IF.replace("5", "2.5")}</model>', "class 'A': population must be a whole number"),

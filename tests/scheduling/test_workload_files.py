@@ -111,9 +111,9 @@ def test_public_workloads_are_read(public_data):
     speeds, old = gavel / "simulation_throughputs.json", gavel / "msr_seed0" / "0e4a51.trace"
     for path in sorted((gavel / "physical_cluster").glob("*.trace")):
         assert len(qs.read_job_trace(path, "gavel", speeds)) == len(path.read_text().strip().splitlines())
-    with pytest.raises(DataError, match=r"line 42: .* no speed of .* drop_unmeasured=True"):
+    with pytest.raises(DataError, match=r"line 42: .* no speed of .*--drop-empty"):
         qs.read_job_trace(old, "gavel", speeds)
-    assert 900 < len(qs.read_job_trace(old, "gavel", speeds, drop_unmeasured=True, elastic=True)) < 1181
+    assert 900 < len(qs.read_job_trace(old, "gavel", speeds, drop_empty=True, elastic=True)) < 1181
     assert len(qs.read_job_trace(folder / "philly_103959.csv", "elasticflow", folder / "throughputs_A100")) == 876
 
 

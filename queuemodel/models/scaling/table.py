@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from ...base.errors import FitError, ModelError
+from ...profile.bandwidth import contradiction
 from ...profile.job import Job
 from ...profile.measurements import MEASURED_ALONE, Measurement
 from ...profile.profile import Profile
@@ -66,7 +67,12 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
         job = Job(batch_size=question.batch_size or 1, parameter_bytes=parameter_bytes, tensors=0)
     known, sparse = question.of(GATHERED), bool(question.sparse_gradients)
     if strategy == "async-ps":
-        known = {"bytes": (job.parameter_bytes if job else question.parameter_bytes) or None, "link": link}
+        size = (job.parameter_bytes if job else question.parameter_bytes) or None
+        # a step of any worker moves all parameters over the servers' links, each way
+        moved = (size or 0) * max(p.steps_per_second / p.parameter_servers for p in measured)
+        if wrong := contradiction(moved, link):
+            raise FitError(f"fit: {wrong} Are parameter_bytes, {size:,}?")
+        known = {"bytes": size, "link": link}
     model = fit_scaling(rows, strategy=cast(Strategy, strategy), sparse_gradients=sparse, seed=seed, **known)
     if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
         warn_of_rounds(rows)
