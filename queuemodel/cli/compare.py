@@ -58,6 +58,8 @@ def compare_command(
 ) -> None:  # fmt: skip
     """Compare strategies by the time to a loss.
 
+    The exit status is 3 where a deadline is not met.
+
     \b
     Examples:
       queuemodel compare cnn.json --workers 8 --problem logistic --plot losses.png
@@ -86,11 +88,12 @@ def compare_command(
     settings["progress"] = ask.watched()
     results = [compare(data, workers=n, **settings, **ask.specified(options, n)) for n in workers]
     document: dict[str, Any] = {"comparisons": [result.to_dict() for result in results]}
-    shown = list[Result](results)
+    shown, missed = list[Result](results), False
     if deadline is not None or (len(results) > 1 and price is not None):
         plan = plan_strategies(results, deadline=deadline, price_per_node_hour=price, chance=chance or 0.5)
         shown.append(plan)
         document |= {"plan": plan.to_dict()}
+        missed = any(choice.strategy is None for choice in plan.choices)
     if plot:
         save_figure(results[0].plot() if len(results) == 1 else plot_time_to_target(results), plot)
     if report:
@@ -100,6 +103,8 @@ def compare_command(
             if number:
                 click.echo()
             ask.show(one, output_format, explain=explain)
-        return
-    rows = [{"workers": result.workers, **row} for result in results for row in result.to_rows()]
-    ask.show(ask.Table(rows, document if len(shown) > 1 else results[0].to_dict()), output_format)
+    else:
+        rows = [{"workers": result.workers, **row} for result in results for row in result.to_rows()]
+        ask.show(ask.Table(rows, document if len(shown) > 1 else results[0].to_dict()), output_format)
+    if missed:
+        raise click.exceptions.Exit(3)
