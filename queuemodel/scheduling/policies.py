@@ -207,7 +207,8 @@ def policy_named(text: str) -> Policy:
         knob, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or knob not in knobs:
             allowed = ", ".join(f"{k}=..." for k in sorted(knobs)) or "no knobs"
-            raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}{nearest(knob, knobs)}")
+            meant = "" if knob in knobs else nearest(knob, knobs)
+            raise ModelError(f"policy {name!r}: takes {allowed}, got {part!r}{meant}")
         if knob in values:
             raise ModelError(f"policy {name!r}: {knob} is given twice")
         values[knob] = _value(value)
