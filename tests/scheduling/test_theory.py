@@ -64,10 +64,8 @@ def interval(policy, rate, sizes, curve=LINEAR, nodes=1, replications=6, **limit
         rng = np.random.default_rng(seed)
         work = SIZES[sizes[0]](rng, sizes[1])
         times = np.cumsum(rng.exponential(1 / rate, len(work)))
-        jobs = [
-            qs.ClusterJob(f"{k}", arrival_time=arrival, steps=steps, curve=curve, **limits)
-            for k, (arrival, steps) in enumerate(zip(times, work, strict=True))
-        ]
+        pairs = enumerate(zip(times, work, strict=True))
+        jobs = [qs.ClusterJob(f"{k}", arrival_time=at, steps=steps, curve=curve, **limits) for k, (at, steps) in pairs]
         means.append(qs.schedule(jobs, policy, nodes=nodes, warmup=0.1).mean_response_time)
     return np.mean(means), t.ppf(0.9995, replications - 1) * np.std(means, ddof=1) / math.sqrt(replications)
 
@@ -107,9 +105,8 @@ def test_mean_response_time_in_closed_form(law):
 @pytest.mark.parametrize("nodes", [1, 7])
 def test_hesrpt_is_its_closed_form(exponent, nodes):
     sizes = np.random.default_rng(3).lognormal(0, 1.5, 12)
-    jobs = [
-        qs.ClusterJob(f"{k}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(exponent)) for k, x in enumerate(sizes)
-    ]
+    curve = qs.PowerLawCurve(exponent)
+    jobs = [qs.ClusterJob(f"{k}", arrival_time=0, steps=x, curve=curve) for k, x in enumerate(sizes)]
     policies = [qs.HeSRPT(p, divisible=True) for p in (exponent, None, exponent + 0.05)] + [SHARED]
     mean, fitted, *others = (qs.schedule(jobs, policy, nodes=nodes).mean_response_time for policy in policies)
     assert mean == pytest.approx(hesrpt_mean_response_time(sizes, exponent, nodes=nodes), rel=1e-9)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from queuemodel import DataError, ModelError, copy_examples, example_profile
+from queuemodel import DataError, copy_examples, example_profile
 from queuemodel import scheduling as qs
 from queuemodel.models import curve_of, predict
 from tests.oracles.refusals import refused
@@ -197,7 +197,3 @@ def test_command_draws_and_names_rows(run, written, tmp_path):
     assert (tmp_path / "a.png").stat().st_size > 5000
     refused(run(*base, "--nodes", "2"), "line 3: job 'b': requested_nodes must be at most the cluster's 2 nodes, got 3")
     refused(run(*base, "--records"), "--records goes with --format json or csv")
-    with pytest.raises(ModelError, match="history=True"):
-        qs.plot_nodes(qs.schedule(qs.read_workload(written(GOOD)), qs.FIFO(), nodes=8))
-    with pytest.raises(ModelError, match="not policy and 'load'"):
-        qs.plot_sweep(qs.Study(({"a": 1},), ("a",)))
