@@ -151,13 +151,3 @@ def test_no_approximation_is_impossible(made, Z, counts):
         if counts[1] == 0:
             several = method == "recursion" and any(kind.get("servers") in (2, 3) for kind, _, _ in made)
             assert c.class_throughput[0] == pytest.approx(s.throughput, rel=0.25 if several else 0.05)
-
-
-def test_rated_utilization_is_a_probability():
-    network = qn.Network([qn.Station("a", service_time=0.5, rates=[1.0, 2.0, *[2.5] * 10])], think_time=2.0)
-    for N, near in ((2, 0.2), (4, 0.15), (12, 0.05)):
-        exact = qn.solve(network, population=N)
-        for method in ("recursion", "bard-schweitzer"):
-            s = qn.solve(network, population=N, solver=qn.ApproximateMVA(method))
-            np.testing.assert_allclose(s.utilization, exact.utilization, rtol=near)
-            np.testing.assert_allclose(s.throughput, exact.throughput, rtol=near)

@@ -49,14 +49,6 @@ PUBLISHED = {
         {"class_queue_length": [[8.822, 11.028, 0.582, 0.624], [5.383, 10.766, 0.418, 0.376]],
          "class_throughput": [0.5, 0.25, 0.120, 0.081]}, 6e-3,
     ),
-    "Schwetman (1982), figure 10: mixed": (
-        network_of([[0.25, 0.25], [0, 0.10]], [open_(1.0), 3], visits=[[1, 1], [0, 1]]),
-        {"class_residence_time": [[1.201, 0.885], [0, 0.135]]}, 4e-3,
-    ),
-    "a call center of Gunther's PDQ: M/M/4": (
-        network_of([[10.0]], [open_(0.35)], servers=[4]),
-        {"class_queue_length": [[8.6650]], "response_time": 24.7572, "utilization": [0.875]}, 1e-5,
-    ),
     "LINE, pfqn_mvams: mixed, two servers": (
         network_of([[0.2, 0.5], [0.3, 0.4], [0.0, 1.0]], [open_(0.5), 3], servers=[2, 1, math.inf]),
         {"class_throughput": [0.5, 1.32644908070282],
@@ -151,17 +143,6 @@ def test_switching_classes_beside_open_ones():
     np.testing.assert_allclose(s.utilization, chain.utilization, rtol=1e-5)
 
 
-def test_slopes_where_no_open_customer_comes():
-    def X(time):
-        x = qn.Station("x", service_time={"c": 0.5, "o": 0.3})
-        y = qn.Station("y", service_time={"c": 0.4, "o": time}, servers=2)
-        classes = [qn.JobClass("c", population=4, think_time=1.0), qn.JobClass("o", arrival_rate=0.5)]
-        return qn.Network([x, y], classes=classes)
-
-    change = (qn.solve(X(1e-5)).class_throughput[0] - qn.solve(X(0.0)).class_throughput[0]) / 1e-5
-    assert qn.sensitivity(X(0.0)).dX_dD[0, 1, 1] == pytest.approx(change, rel=1e-4)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_slopes_are_those_of_differences(seed):
     """By demands of closed and of open classes."""
@@ -191,29 +172,6 @@ def test_marginals_agree_with_means(seed):
         assert p @ np.arange(len(p)) == pytest.approx(s.queue_length[k], rel=1e-8)
         if station.rates:
             assert 1 - p[0] == pytest.approx(s.utilization[k], rel=1e-9)
-
-
-def test_the_response_times_of_open_queues():
-    """M/M/1 in closed form; M/M/3 against customers served one by one."""
-
-    def queue(rate, servers):
-        station = qn.Station("q", service_time=0.5, servers=servers, discipline="fcfs")
-        return qn.Network([station], classes=[qn.JobClass("c", arrival_rate=rate)])
-
-    for share in (0.5, 0.99):
-        expected = -math.log(1 - share) / (1 / 0.5 - 1.2)
-        assert qn.response_percentile(queue(1.2, 1), "q", share) == pytest.approx(expected)
-        assert qn.response_percentile(queue(1.2, math.inf), "q", share) == pytest.approx(-0.5 * math.log(1 - share))
-    rng, free, now, times = np.random.default_rng(0), [0.0] * 3, 0.0, []
-    for gap, service in rng.exponential([1 / 3.5, 0.5], (200_000, 2)).tolist():
-        now += gap
-        first = min(range(3), key=free.__getitem__)
-        free[first] = max(free[first], now) + service
-        times.append(free[first] - now)
-    for share in (0.1, 0.5, 0.9):
-        assert qn.response_percentile(queue(3.5, 3), "q", share) == pytest.approx(np.quantile(times, share), rel=0.02)
-    same, near = (qn.response_percentile(queue(rate, 3), "q", 0.9) for rate in (4.0, 4.0 + 1e-5))
-    assert same == pytest.approx(near, rel=1e-4)  # two exponential phases of the same rate
 
 
 def test_routing_of_an_open_class():

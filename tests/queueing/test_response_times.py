@@ -69,6 +69,16 @@ def test_intervals_hold_closed_forms():
     assert np.mean(wrong) < 0.4, np.mean(wrong)
 
 
+def test_open_queues_in_closed_form():
+    """M/M/1 and a delay; with three servers where both exponential phases have one rate."""
+    for share in SHARES:
+        rest = -math.log(1 - share)
+        assert qn.response_percentile(open_queue(1, 1.2), "q", share) == pytest.approx(rest / (1 / 0.5 - 1.2))
+        assert qn.response_percentile(open_queue(math.inf, 1.2), "q", share) == pytest.approx(0.5 * rest)
+    same, near = (qn.response_percentile(open_queue(3, rate), "q", 0.9) for rate in (4.0, 4.0 + 1e-5))
+    assert same == pytest.approx(near, rel=1e-4)
+
+
 def test_cycles_through_tandem_queues():
     """Sojourns in M/M/1 queues in tandem are independent and exponential (Reich, 1957)."""
     queues = [qn.Station("a", service_time=0.5, **FCFS), qn.Station("b", service_time=0.25, **FCFS)]

@@ -67,9 +67,6 @@ def test_faster_workers_shorten_computation_alone(told, first, second):
     assert two.throughput == pytest.approx(2 * first + 2 * second, rel=0.02)
 
 
-# Timelines
-
-
 def events_of(run, kind="X"):
     return [event for event in json.loads(run.chrome_trace())["traceEvents"] if event["ph"] == kind]
 

@@ -163,12 +163,10 @@ def test_multitree_in_published_steps(topology, steps):
     assert same_traffic(algorithm, n, whole)
 
 
-@pytest.mark.parametrize(
-    ("size", "depths"), [(4, [0, 1, 2, 3, 4]), (1, [2, 3, 4, 5, 6]), (32, [0, 0, 0, 0, 1]), (1024, [0, 0, 0, 0, 0])]
-)
-def test_hoplite_chooses_the_published_depths(size, depths):
-    link = qc.Link(9.68 * 2**30 / 8, latency=750e-6)
-    assert [qc.Hoplite().depth(size * 2**20, objects, link) for objects in (3, 7, 15, 31, 63)] == depths
+def test_hoplite_chooses_the_published_depths():
+    link, counts = qc.Link(9.68 * 2**30 / 8, latency=750e-6), (3, 7, 15, 31, 63)
+    for size, depths in ((1, [2, 3, 4, 5, 6]), (4, [0, 1, 2, 3, 4]), (32, [0, 0, 0, 0, 1]), (1024, [0] * 5)):
+        assert [qc.Hoplite().depth(size * 2**20, objects, link) for objects in counts] == depths
 
 
 @pytest.mark.parametrize(("nodes", "cap", "depth"), [(4, 100, 0), (9, 100, 0), (7, 3, 1), (15, 3, 2), (16, 2, 3)])
@@ -201,9 +199,8 @@ def test_split_servers_balance_links(nodes, extra):
     added = algorithm.time(1.0, n, qc.Link(1.0, reduction_time=1.0)) - algorithm.time(1.0, n, qc.Link(1.0))
     into = np.bincount(rows[: len(rows) // 2, 1].astype(int), rows[: len(rows) // 2, 2])
     assert added == pytest.approx(into.max())  # who pushes is added by who serves
-    own = (1 - algorithm.extra_share(n)) / n  # stays at the server beside its worker
     pushed = np.bincount(rows[: len(rows) // 2, 0].astype(int), rows[: len(rows) // 2, 2])
-    assert pushed == pytest.approx(np.full(n, 1 - own))
+    assert pushed == pytest.approx(np.full(n, 1 - (1 - algorithm.extra_share(n)) / n))  # the rest stays beside it
     assert algorithm.time(1.0, n, qc.Link(1.0, latency=0.5)) == pytest.approx(sent.max() + 1.0)
     fetched = rows[len(rows) // 2 :, [1, 0, 2]]  # the same way back
     np.testing.assert_array_equal(fetched, rows[: len(rows) // 2])
