@@ -54,10 +54,8 @@ def test_several_servers_wait_as_published(m):
     s = qn.solve(network, population=9, solver=qn.ApproximateMVA("bard-schweitzer"))
     met, rho = s.queue_length[0] * 8 / 9, s.throughput * D / m * 8 / 9  # of the others
     assert s.residence_time[0] == pytest.approx(D + D / m * met * rho**power, rel=1e-9)
-    s = qn.solve(
-        network, population=2, solver=qn.ApproximateMVA()
-    )  # who meets the first, there D / (D + Z) of the time
-    R = D + D / m * D / (D + Z) * (s.throughput * D / m) ** power
+    s = qn.solve(network, population=2, solver=qn.ApproximateMVA())
+    R = D + D / m * D / (D + Z) * (s.throughput * D / m) ** power  # the other is there D / (D + Z) of the time
     assert s.throughputs[0] == pytest.approx(1 / (D + Z))
     assert (s.residence_time[0], s.throughput) == pytest.approx((R, 2 / (R + Z)), rel=1e-9)
 
@@ -123,12 +121,11 @@ kinds = st.sampled_from([
 ])  # fmt: skip
 
 
+made_of = st.lists(st.tuples(kinds, st.floats(0.05, 2.0), st.floats(0.05, 2.0)), min_size=1, max_size=3)
+
+
 @settings(max_examples=25)
-@given(
-    made=st.lists(st.tuples(kinds, st.floats(0.05, 2.0), st.floats(0.05, 2.0)), min_size=1, max_size=3),
-    Z=st.sampled_from([0.0, 0.5]),
-    counts=st.tuples(st.integers(1, 10), st.integers(0, 10)),
-)
+@given(made_of, st.sampled_from([0.0, 0.5]), st.tuples(st.integers(1, 10), st.integers(0, 10)))
 def test_no_approximation_is_impossible(made, Z, counts):
     def network(*names):
         times = [dict(zip(names, two, strict=True)) if names else two[0] for _, *two in made]

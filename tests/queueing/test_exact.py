@@ -17,9 +17,7 @@ from queuemodel import queueing as qn
 demand = st.floats(1e-3, 10.0)
 think = st.sampled_from([0.0, 0.3, 7.0])
 rates = st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0]), min_size=30, max_size=30)
-kinds = st.one_of(
-    st.sampled_from([{}, {}, {"servers": 2}, {"servers": 5}, {"servers": math.inf}]), st.builds(dict, rates=rates)
-)
+kinds = st.sampled_from([{}, {}, {"servers": 2}, {"servers": 5}, {"servers": math.inf}]) | st.builds(dict, rates=rates)
 
 
 @st.composite

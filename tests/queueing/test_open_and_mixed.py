@@ -10,47 +10,35 @@ import queuemodel as qm
 from queuemodel import queueing as qn
 
 
-def network_of(times, classes, *, visits=None, servers=None, **options):
-    """Stations from service times (K, C) and visits (K, C); a class is a population, or ("open", rate)."""
+def network_of(times, classes, *, visits=None, servers=(1, 1, 1), **options):
+    """Stations from service times (K, C) and visits (K, C); a class is a population, or its arrival rate."""
     names = [f"c{c}" for c in range(len(classes))]
-    kinds = [
-        qn.JobClass(name, **({"arrival_rate": n[1]} if isinstance(n, tuple) else {"population": n}))
-        for name, n in zip(names, classes, strict=True)
-    ]
-    visits = np.ones(np.shape(times)) if visits is None else np.array(visits, float)
-    stations = [
-        qn.Station(
-            f"s{k}", service_time=dict(zip(names, row, strict=True)), servers=1 if servers is None else servers[k],
-            visit_ratio=dict(zip(names, visits[k].tolist(), strict=True)),
-        )
-        for k, row in enumerate(times)
-    ]  # fmt: skip
-    return qn.Network(stations, classes=kinds, **options)
-
-
-def open_(rate):
-    return ("open", rate)
+    kinds = ({"arrival_rate" if isinstance(n, float) else "population": n} for n in classes)
+    tables = times, visits or np.ones(np.shape(times)).tolist()
+    times, visits = ([dict(zip(names, row, strict=True)) for row in table] for table in tables)
+    columns = enumerate(zip(times, visits, servers, strict=False))
+    stations = [qn.Station(f"s{k}", service_time=t, visit_ratio=v, servers=m) for k, (t, v, m) in columns]
+    classes = [qn.JobClass(name, **kind) for name, kind in zip(names, kinds, strict=True)]
+    return qn.Network(stations, classes=classes, **options)
 
 
 PUBLISHED = {
     "Lazowska et al. (1984), p. 113: open": (
-        network_of([[0.005], [0.03], [0.027]], [open_(0.3)], visits=[[121], [70], [50]]),
+        network_of([[0.005], [0.03], [0.027]], [0.3], visits=[[121], [70], [50]]),
         {"class_queue_length": [[0.222], [1.703], [0.681]], "response_time": 8.68}, 2e-3,
     ),
     "Zahorjan (1984), p. 148: mixed": (
-        network_of([[1 / 4, 1 / 2, 1 / 2, 1], [1 / 6, 1, 1, 4 / 3]], [open_(1.0), open_(0.5), 1, 1]),
+        network_of([[1 / 4, 1 / 2, 1 / 2, 1], [1 / 6, 1, 1, 4 / 3]], [1.0, 0.5, 1, 1]),
         {"class_queue_length": [[14 / 19, 14 / 19, 4 / 19, 5 / 19], [24 / 19, 72 / 19, 15 / 19, 14 / 19]]}, 1e-9,
     ),
     "Bolch et al. (2006), example 8.6: mixed": (
-        network_of(
-            [[0.4, 0.8, 0.3, 0.5], [0.6, 1.6, 0.5, 0.8]], [open_(0.5), open_(0.25), 1, 1],
-            visits=[[2, 2.5, 1, 1], [1, 1.5, 0.5, 0.4]],
-        ),
+        network_of([[0.4, 0.8, 0.3, 0.5], [0.6, 1.6, 0.5, 0.8]], [0.5, 0.25, 1, 1],
+                   visits=[[2, 2.5, 1, 1], [1, 1.5, 0.5, 0.4]]),
         {"class_queue_length": [[8.822, 11.028, 0.582, 0.624], [5.383, 10.766, 0.418, 0.376]],
          "class_throughput": [0.5, 0.25, 0.120, 0.081]}, 6e-3,
     ),
     "LINE, pfqn_mvams: mixed, two servers": (
-        network_of([[0.2, 0.5], [0.3, 0.4], [0.0, 1.0]], [open_(0.5), 3], servers=[2, 1, math.inf]),
+        network_of([[0.2, 0.5], [0.3, 0.4], [0.0, 1.0]], [0.5, 3], servers=[2, 1, math.inf]),
         {"class_throughput": [0.5, 1.32644908070282],
          "class_queue_length": [[0.111838089262978, 0.701244092052267], [0.348054145984397, 0.972306827244915],
                                 [0.0, 1.32644908070282]]}, 1e-12,
@@ -218,7 +206,7 @@ def test_bounds_beside_open_classes(kind):
     rng = np.random.default_rng(3)
     for _ in range(20):
         K, N = int(rng.integers(1, 4)), int(rng.integers(1, 20))
-        network = network_of(rng.uniform(0.1, 1, (K, 2)), [N, open_(float(rng.uniform(0.1, 0.9)))], think_time=1.0)
+        network = network_of(rng.uniform(0.1, 1, (K, 2)), [N, float(rng.uniform(0.1, 0.9))], think_time=1.0)
         X, found = qn.solve(network).class_throughput[0], qn.bounds(network, N, kind=kind)
         assert found.lower * (1 - 1e-9) <= X <= found.upper * (1 + 1e-9)
     alone = network_of(network.class_service_times[:, :1].tolist(), [N], think_time=1.0)
@@ -246,7 +234,7 @@ def test_rates_that_repeat_their_last():
 
 
 def test_the_tables_of_open_classes():
-    network = network_of([[0.2, 0.5], [0.3, 0.4]], [open_(0.5), 3], servers=[2, 1])
+    network = network_of([[0.2, 0.5], [0.3, 0.4]], [0.5, 3], servers=[2, 1])
     s = qn.solve(network)
     rows = {row["class"]: row for row in s.class_rows()}
     Q = s.class_queue_length.sum(axis=0)
@@ -260,6 +248,6 @@ def test_the_tables_of_open_classes():
     assert [*frame["class"], *frame["station"]] == ["c0", "c0", "c1", "c1", "s0", "s1", "s0", "s1"]
     np.testing.assert_allclose(frame["queue_length"], s.class_queue_length.T.ravel())
     assert qn.plot_network_solution(s).get_xlabel() == "population (customers)"
-    several = network_of([[0.2, 0.5, 0.1], [0.3, 0.4, 0.1]], [open_(0.5), 3, 2])
+    several = network_of([[0.2, 0.5, 0.1], [0.3, 0.4, 0.1]], [0.5, 3, 2])
     ax = qn.plot_network_solution(qn.solve(several))
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(qn.solve(several).utilization.sum())

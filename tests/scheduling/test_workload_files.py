@@ -107,14 +107,13 @@ def test_speeds_from_profiles_beside_workloads(tmp_path, written):
 
 
 def test_public_workloads_are_read(public_data):
-    gavel, folder = public_data / "gavel", public_data / "elasticflow"
-    speeds, old = gavel / "simulation_throughputs.json", gavel / "msr_seed0" / "0e4a51.trace"
-    for path in sorted((gavel / "physical_cluster").glob("*.trace")):
+    folder = public_data / "gavel"
+    speeds, old = folder / "simulation_throughputs.json", folder / "msr_seed0" / "0e4a51.trace"
+    for path in sorted((folder / "physical_cluster").glob("*.trace")):
         assert len(qs.read_job_trace(path, "gavel", speeds)) == len(path.read_text().strip().splitlines())
     with pytest.raises(DataError, match=r"line 42: .* no speed of .* drop_unmeasured=True"):
         qs.read_job_trace(old, "gavel", speeds)
     assert 900 < len(qs.read_job_trace(old, "gavel", speeds, drop_unmeasured=True, elastic=True)) < 1181
-    assert len(qs.read_job_trace(folder / "philly_103959.csv", "elasticflow", folder / "throughputs_A100")) == 876
 
 
 PHILLY = "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n2017-10-09 07:00:55,100,8\n"

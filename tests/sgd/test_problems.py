@@ -13,15 +13,13 @@ from queuemodel.sgd import FixedPoint, Reparameterized, SynchronousSGD, make_pro
 @pytest.mark.parametrize("kind", [*qd.PROBLEM_KINDS, "linear", "tanh"])
 def test_gradient_agrees_with_differences(kind):
     rng = np.random.default_rng(4)
-    if kind in qd.PROBLEM_KINDS:
-        problem = make_problem(kind, examples=60, features=4, seed=3)
-    else:
-        problem = FixedPoint(*rng.normal(size=(2, 5, 3)), activation=kind)
+    made = kind in qd.PROBLEM_KINDS and make_problem(kind, examples=60, features=4, seed=3)
+    problem = made or FixedPoint(*rng.normal(size=(2, 5, 3)), activation=kind)
     x = problem.start(rng) + 0.3 * rng.normal(size=problem.dimension)
     step = 1e-5 * np.eye(problem.dimension)
     differences = (problem.loss(x + step) - problem.loss(x - step)) / 2e-5
     np.testing.assert_allclose(problem.gradient(x), differences, rtol=1e-5, atol=1e-8)
-    if kind not in qd.PROBLEM_KINDS:
+    if not made:
         r, f = problem.fixed_points(x, problem.features)[0], {"linear": np.positive, "tanh": np.tanh}[kind]
         np.testing.assert_allclose(r, f(r @ x.reshape(3, 3).T + problem.features), rtol=1e-9)
 
