@@ -229,16 +229,12 @@ def test_solution_prints_and_keeps_curve():
     solved = qn.solve(network, population=4)
     assert "b" in repr(solved)
     assert "<table" in solved._repr_html_()
-    frame = solved.to_frame()
-    assert list(frame["population"]) == [1, 2, 3, 4]
-    for n in range(1, 5):
-        at, row = solved.at(n), frame.iloc[n - 1]
-        fresh = qn.solve(network, population=n)
-        assert [row["throughput"], row["cycle_time"]] == pytest.approx([fresh.throughput, fresh.cycle_time])
-        for k, name in enumerate("ab"):
-            assert row[f"queue_length[{name}]"] == pytest.approx(fresh.queue_length[k])
-            assert row[f"utilization[{name}]"] == pytest.approx(fresh.utilization[k])
-            assert at.utilization[k] == pytest.approx(fresh.utilization[k])
+    for n, (_, row) in enumerate(solved.to_frame().iterrows(), start=1):
+        at, fresh = solved.at(n), qn.solve(network, population=n)
+        assert at.utilization == pytest.approx(fresh.utilization)
+        expected = [n, fresh.throughput, fresh.cycle_time, *fresh.queue_length, *fresh.utilization]
+        names = [f"{what}[{k}]" for what in ("queue_length", "utilization") for k in "ab"]
+        assert [*row[["population", "throughput", "cycle_time", *names]]] == pytest.approx(expected)
     with pytest.raises(ValueError, match="read-only"):
         solved.throughputs[0] = 1.0
     with pytest.raises(qm.ModelError, match="population must be 1 to 4"):

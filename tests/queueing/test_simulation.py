@@ -146,7 +146,6 @@ import signal
 from queuemodel import queueing as qn
 signal.signal(signal.SIGINT, signal.default_int_handler)
 network = qn.Network([qn.Station("q", service_time=0.2)], think_time=1.0)
-qn.solve(network, population=5, solver=qn.Simulation(departures=2000))  # compiled
 print("begins", flush=True)
 qn.solve(network, population=5, solver=qn.Simulation(departures=10**10))  # an hour
 """
