@@ -37,7 +37,7 @@ def batch_sizes(draw, most_stretches=4):
 def rate(curves, size, nodes, scale):
     """Progress per second, by McCandlish's law written out; 0 where nothing runs."""
     first = min(curves)
-    gain = size / first if scale == math.inf else (1 + scale / first) / (1 + scale / size) if scale else 1.0
+    gain = size / first if scale == math.inf else (1 + scale / first) / (1 + scale / size)
     return gain * curves[size].get(nodes, 0.0)
 
 

@@ -138,10 +138,7 @@ def test_answers_ignore_other_questions(others, congestion_control, seed):
 
 
 def test_ctrl_c_ends_all_runs():
-    """Runs under way end at their next look, those that wait never begin, and the next question is answered.
-
-    All of them would take 64 processors minutes, others hours.
-    """
+    """Runs under way end at their next look, those that wait never begin, and the next question is answered."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     gc.disable()  # an interrupt inside a collector's callback is swallowed
     try:
