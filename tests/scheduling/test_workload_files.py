@@ -93,14 +93,17 @@ def test_speeds_from_profiles_beside_workloads(tmp_path, written):
         "name,arrival_time,steps,speeds,most_nodes\n"
         "a,0,9,profile alexnet-60.json strategy=k-sync k=3 method=trace congestion_control=bbr buffer=40ms,4\n"
         "b,1,9,profile ddp-alexnet-40.json bandwidth=100Mbit/s scheme=tf-ring,\n"
+        "c,2,9,profile alexnet-60.json strategy=k-batch-async k=3,4\n"
     )
-    a, b = qs.read_workload(path, nodes=12, predicted=curve_of)
+    a, b, c = qs.read_workload(path, nodes=12, predicted=curve_of)
     network = {"congestion_control": "bbr", "buffer": 0.04}
     asked = predict(example_profile("alexnet-60"), strategy="k-sync", k=3, method="trace", workers=[3, 4], **network)
     assert a.curve(4) == pytest.approx(asked.at(4))
     assert (a.least_nodes, a.most_nodes, b.most_nodes) == (3, 4, 12)
     asked = predict(example_profile("ddp-alexnet-40"), workers=range(1, 13), bandwidth=12.5e6, scheme="tf-ring")
     assert b.curve(12) == pytest.approx(asked.at(12))
+    solved = predict(example_profile("alexnet-60"), strategy="k-batch-async", k=3, method="mva", workers=range(1, 5))
+    assert [c.curve(n) for n in range(1, 5)] == pytest.approx(solved.steps_per_second)
     for known, message in (({"predicted": curve_of}, "need most_nodes"), ({"nodes": 12}, "need predicted")):
         with pytest.raises(DataError, match=message):
             qs.read_workload(path, **known)
