@@ -53,9 +53,17 @@ def test_asymptotic_bounds_hold_for_chains():
 
 
 def test_bounds_are_the_published_ones():
-    """Hsieh and Lam (1987), table IV; by hand with a think time and a delay; asymptotic ones of servers and rates."""
-    network = qn.Network.from_demands([0.1, 0.1, 0.09, 0.08])
-    bounds = qn.bounds(network, [2, 5, 10, 20, 80], kind="proportional")
+    """Hsieh and Lam (1987), table IV; Casale, Muntz and Serazzi (2008), tables IV and V; by hand with a delay."""
+    D = [0.1, 0.1, 0.09, 0.08]
+    for Z, N, lower, upper in (
+        (0, 5, 6.6859, 6.7524), (0, 80, 9.8233, 9.8765), (1, 5, 3.3432, 3.5582), (1, 20, 8.0856, 8.6467),
+        (1, 80, 9.7147, 9.8594),
+    ):  # fmt: skip
+        found = qn.bounds(qn.Network.from_demands(D, think_time=Z), N, kind="geometric")
+        assert (float(found.lower), float(found.upper)) == pytest.approx((lower, upper), rel=2e-5)
+    found = qn.bounds(qn.Network.from_demands([0.05, 0.04]), 300, kind="proportional")  # whose powers underflow
+    assert (float(found.lower), float(found.upper)) == pytest.approx((19.9468085106, 20.0))
+    bounds = qn.bounds(qn.Network.from_demands(D), [2, 5, 10, 20, 80], kind="proportional")
     np.testing.assert_allclose(bounds.lower, [4.3174, 6.6600, 8.0219, 8.8672, 9.6736], rtol=2e-5)
     np.testing.assert_allclose(bounds.upper, [4.3174, 6.7297, 8.2700, 9.3387, 10.0], rtol=2e-5)
     thinking = qn.Network.from_demands([0.5, 0.25, 0.5], servers=[1, 1, math.inf], think_time=1.5)

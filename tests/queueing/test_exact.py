@@ -373,6 +373,18 @@ def test_nearly_full_station_keeps_digits():
     assert X[-1] == pytest.approx(1 / 3.8049226791253137, rel=1e-9)
 
 
+@pytest.mark.parametrize(("alpha", "T", "population", "X"), [
+    ([1, 0, 0, 0], 80.0 * (np.eye(4, k=1) - np.eye(4)), 20, 17.266741382591697),
+    ([0.99, 0.01], np.diag([-22.80739643, -1.51675357]), 5, 4.675181442913066),
+    ([0.8872983346, 0.1127016654], np.diag([-35.491933384, -4.508066616]), 20, 15.929943461427786),
+])  # fmt: skip
+def test_chains_of_phases(alpha, T, population, X):
+    """M/PH/1 with so many customers, as the chain and the matrix-analytic method of LINE give it."""
+    queue = qn.Station("q", distribution=qn.PhaseType(alpha, T.tolist()), discipline="fcfs")
+    s = chain(qn.Network([queue], think_time=1.0), population)
+    assert (s.throughput, s.queue_length[0]) == pytest.approx((X, population - X), rel=1e-7)
+
+
 LARGE = {
     "many neighbours, iterated": ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 12, 6188),
     "far apart in speed": ([0.001, 0.03, 0.06, 1.0], 25, 3276), "slow to mix, eliminated": ([0.2, 0.201], 1600, 1601),

@@ -14,6 +14,7 @@ TWO = [J("a", population=2), J("b")]
 X = [S("x", service_time=1.0)]
 XY = [S("x", service_time=1.0), S("y", service_time=1.0)]
 OPEN = N(X, classes=[J("a", arrival_rate=0.5)])
+VARIED = N([S("q", service_time=0.5, scv=4.0, discipline="fcfs")], classes=OPEN.classes)
 SWITCH = {("a", "b"): [[0, 1], [0, 0]], ("b", "a"): [[0, 0], [1, 0]]}
 
 
@@ -80,6 +81,12 @@ OTHERS = [
     (lambda: qn.saturation_population(OPEN), "no closed class"), (lambda: qn.bounds(N(X, classes=TWO), 2), "classes"),
     (lambda: qn.solve_symbolic(OPEN), "open classes are not supported"),
     (lambda: N(XY, classes=[J("a", arrival_rate=1.0), J("b")], routing=SWITCH), "so all of them must be closed"),
+    (lambda: N(XY, classes=OPEN.classes, routing={"a": [[0, 1], [1, 0]]}), "never leave"),
+    (lambda: N(XY, classes=OPEN.classes, routing={"a": [[0, 2], [0, 0]]}), "0 to 1"),
+    (lambda: qn.solve(N([S("q", service_time=0.5, rates=[1.0, 1.5])], classes=OPEN.classes)),
+     "rates has 2 values, but any number of customers can be here; "),
+    (lambda: qn.solve(VARIED), "not exponential"),
+    (lambda: qn.solve(VARIED, solver=qn.ApproximateMVA()), "no product form"),
     *((lambda network=network: qn.sensitivity(network), message) for network, message in (
         (N([S("a", service_time={"a": 0.2, "b": 0.3}, discipline="fcfs")], classes=TWO), "product form"),
         (N(X), "population"), (N(XY, classes=TWO, routing=SWITCH), "switch"))),

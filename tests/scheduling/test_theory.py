@@ -13,15 +13,6 @@ from queuemodel import scheduling as qs
 LINEAR = qs.PowerLawCurve(1.0)
 
 
-def mmk_response_time(rate, service_time, servers):
-    """M/M/k, first come first served (Erlang, 1917)."""
-    a, blocking = rate * service_time, 1.0
-    for k in range(1, servers + 1):
-        blocking = a * blocking / (k + a * blocking)
-    waits = blocking / (1 - (a / servers) * (1 - blocking))
-    return waits * service_time / (servers - a) + service_time
-
-
 def mg1_fifo_response_time(rate, service_time, variation):
     """M/G/1, first come first served (Pollaczek and Khinchine, 1930)."""
     load = rate * service_time
@@ -79,8 +70,6 @@ SIZES = {
 SHARED, SUBLINEAR = qs.EqualShare(divisible=True), qs.PowerLawCurve(0.6)
 #: Policy, arrival rate, sizes, how they are run; the truth, and what is not true: other sizes, laws, loads or servers.
 LAWS = {
-    "M/M/3": (qs.FIFO(), 1.5, ("exponential", 5000), {"most_nodes": 1, "nodes": 3}, mmk_response_time(1.5, 1, 3),
-              mmk_response_time(1.5, 1, 4)),
     "Pollaczek and Khinchine": (qs.FIFO(), 0.6, ("uniform", 4000), {}, mg1_fifo_response_time(0.6, 1, 1 / math.sqrt(3)),
                                 mg1_fifo_response_time(0.6, 1, 1)),
     "processor sharing is insensitive": (SHARED, 0.5, ("lognormal", 4000), {}, 1 / (1 - 0.5),
