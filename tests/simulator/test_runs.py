@@ -18,7 +18,7 @@ from queuemodel import example_profile
 from queuemodel.models import trace_curve
 from queuemodel.profile import Operation
 from queuemodel.simulator import plot_timeline, simulate_operations, trace_runs
-from tests.oracles.by_hand import IDEAL, graphs, profile_of, serial, two_layers
+from tests.oracles.by_hand import IDEAL, jobs, profile_of, serial, two_layers
 
 
 def test_long_runs_keep_few_times(tmp_path):
@@ -95,10 +95,10 @@ def test_trace_times_are_microseconds(tmp_path):
     assert at == {name: pytest.approx(times, abs=1e-3) for name, times in expected.items()}
 
 
-@given(operations=graphs(), transfer_order=st.sampled_from(["tensorflow", "multiplexed"]), servers=st.integers(1, 3))
-def test_lane_events_never_overlap(operations, transfer_order, servers):
+@given(profile=jobs(), transfer_order=st.sampled_from(["tensorflow", "multiplexed"]), servers=st.integers(1, 3))
+def test_lane_events_never_overlap(profile, transfer_order, servers):
     asked = {"transfer_order": transfer_order, "parameter_servers": servers, "steps": 6, "trace_steps": 3, **IDEAL}
-    run, lanes = simulate_operations(profile_of(operations, servers=2), workers=3, **asked), {}
+    run, lanes = simulate_operations(profile, workers=3, **asked), {}
     for event in events_of(run):
         begin, took = round(1000 * event["ts"]), round(1000 * event["dur"])
         lanes.setdefault((event["pid"], event["tid"]), []).append((begin, begin + took))

@@ -12,7 +12,7 @@ import queuemodel as qm
 from queuemodel.models import trace_curve
 from queuemodel.profile import Operation, Synchronization
 from queuemodel.simulator import LinkRate, LinkRates, estimate_links, simulate_operations
-from tests.oracles.by_hand import IDEAL, LINKS, RATE, graphs, profile_of, serial
+from tests.oracles.by_hand import IDEAL, LINKS, RATE, jobs, profile_of, serial
 
 
 def rate(profile, workers=1, **settings):
@@ -113,12 +113,12 @@ NETWORKS.append({"loaded_trip": 0.0, "unfairness": 0.4})
 
 
 @given(
-    operations=graphs(), workers=st.integers(1, 5), network=st.sampled_from(NETWORKS), seed=st.integers(0, 100),
+    profile=jobs(most_steps=1), workers=st.integers(1, 5), network=st.sampled_from(NETWORKS), seed=st.integers(0, 100),
     order=st.sampled_from(["tensorflow", "random", "multiplexed", "tic", "tac"]),
 )  # fmt: skip
-def test_links_never_exceed_their_rate(operations, workers, order, network, seed):
+def test_links_never_exceed_their_rate(profile, workers, order, network, seed):
     asked = {"transfer_order": order, "seed": seed, "steps": 12, "trace_steps": 12, "links": LINKS, **network}
-    run = simulate_operations(profile_of(operations, servers=2), workers=workers, **asked)
+    run, operations = simulate_operations(profile, workers=workers, **asked), profile.steps[0].operations
     assert all(share <= 1 + 1e-6 for name, share in run.utilization.items() if name != "compute")
     order = sorted(range(len(operations)), key=lambda i: (operations[i].kind != "fetch", operations[i].end, i))
     steps = {}
