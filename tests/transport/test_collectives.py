@@ -83,9 +83,9 @@ HALVED = [qc.Ring(), qc.HalvingDoubling()]
 def test_halves_take_what_their_formula_says(algorithm, nodes, size, link):
     """And both together what the all-reduce takes, but for the piece that neighbours exchange."""
     said, parts = {}, [part(kind, algorithm, nodes) for kind in ("reduce-scatter", "all-gather")]
-    for kind, schedule_ in zip(("reduce-scatter", "all-gather"), parts, strict=True):
+    for kind, half in zip(("reduce-scatter", "all-gather"), parts, strict=True):
         said[kind] = algorithm.time(size, nodes, link, kind=kind)
-        assert execute(schedule_, size, link) == pytest.approx(said[kind], rel=1e-6)
+        assert execute(half, size, link) == pytest.approx(said[kind], rel=1e-6)
     if nodes & (nodes - 1) == 0 or isinstance(algorithm, qc.Ring):
         assert sum(said.values()) == pytest.approx(algorithm.time(size, nodes, link))
     scatter, gather = parts  # each node has the sums of its share, and then all
