@@ -20,7 +20,6 @@ from queuemodel.scheduling import FIFO, EqualShare, JobKind, Nodes, Stream, run_
 from queuemodel.simulator import trace_runs
 
 CI = os.environ.get("CI")
-
 KIND = JobKind("image", curve={1: 2.0, 2: 3.8, 4: 6.9, 8: 11.0}, steps=20_000, requested_nodes=4)
 
 

@@ -69,9 +69,7 @@ def test_a_script_runs(copy, name):
     path = Path(name)
     module = ".".join(path.parent.parts if path.stem == "__main__" else path.with_suffix("").parts)
     command = [str(path)] if path.parts[0] == "docs" else ["-m", module]
-    done = subprocess.run(
-        [sys.executable, *command, *arguments.split()], cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)},
-        capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+    asked = {"cwd": copy, "env": os.environ | {"PYTHONPATH": str(copy)}, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, *command, *arguments.split()], **asked, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert printed in done.stdout

@@ -24,8 +24,6 @@ LAYERS = [
     "adapters", "cli", "__main__", "__init__",
 ]  # fmt: skip
 LEVEL = {name: level for level, name in enumerate(LAYERS)}
-
-
 MODULES = {path: path.relative_to(PACKAGE.parent).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py"))}
 KNOWN = {name[:-1] if name[-1] == "__init__" else name for name in MODULES.values()}
 
@@ -89,26 +87,23 @@ def test_import_is_light():
 
 
 def test_package_attributes_load_on_demand():
-    assert set(queuemodel.__all__) <= set(dir(queuemodel))
-    assert not {"importlib", "TYPE_CHECKING"} & set(dir(queuemodel))
+    assert {*queuemodel.__all__, "queueing", "scheduling", "sgd"} <= set(dir(queuemodel))
+    assert not {"importlib", "TYPE_CHECKING", "solve", "Network", "Parameter"} & set(dir(queuemodel))
     assert queuemodel.base.files is units
     assert queuemodel.fit is vars(queuemodel)["fit"]  # nothing is looked up twice
-    assert {"queueing", "scheduling", "sgd"} <= set(dir(queuemodel))
-    assert not {"solve", "Network", "Parameter"} & set(dir(queuemodel))  # nor is everything in one place
     with pytest.raises(AttributeError, match="module 'queuemodel' has no attribute 'slove'"):
         queuemodel.slove  # noqa: B018
 
 
 def test_profile_predictions_load_no_scipy():
     """SciPy's part that it would need takes longer to load than all else."""
-    asked = [str(DATA / "alexnet-60.json"), "--workers", "1:2"]
-    goal = ["--epochs", "1", "--dataset-size", "1000", "--deadline", "1h"]
-    commands = [["--help"], ["predict", *asked], ["predict", *asked, "--method", "mva"], ["plan", *asked, *goal],
-                ["fit", asked[0]]]  # fmt: skip
+    data, goal = f"{DATA}/alexnet-60.json", "--epochs 1 --dataset-size 1000 --deadline 1h"
+    asked = f"{data} --workers 1:2"
+    commands = ["--help", f"predict {asked}", f"predict {asked} --method mva", f"plan {asked} {goal}", f"fit {data}"]
     code = (
         "import sys, contextlib; from queuemodel.cli import main\n"
         f"for command in {commands!r}:\n"
-        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr): main(command)\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr): main(command.split())\n"
         "print([m for m in ('scipy', 'pandas', 'matplotlib', 'joblib') if m in sys.modules])"
     )
     done = python(code)
@@ -143,16 +138,15 @@ main({arguments!r})
 HIDDEN = ["joblib", "matplotlib", "pandas", "sympy", "tensorflow", "torch"]
 
 
-def without(hidden, *arguments):
-    return python(HIDING.format(hidden=hidden, arguments=[str(argument) for argument in arguments]))
+def without(hidden, words):
+    return python(HIDING.format(hidden=hidden, arguments=words.split()))
 
 
 def test_prediction_needs_no_extra():
-    asked = ("predict", DATA / "alexnet-60.json", "--workers", "1:8", "--format", "csv")
-    bare, whole = without(HIDDEN, *asked), without([], *asked)
-    assert (bare.returncode, bare.stderr) == (0, "")
+    asked = f"predict {DATA}/alexnet-60.json --workers 1:8 --format csv"
+    bare, whole = without(HIDDEN, asked), without([], asked)
+    assert (bare.returncode, bare.stderr, bare.stdout.count("\n")) == (0, "", 9)
     assert bare.stdout == whole.stdout
-    assert bare.stdout.count("\n") == 9
 
 
 def test_a_missing_extra_is_one_line(tmp_path, monkeypatch):
@@ -161,7 +155,7 @@ def test_a_missing_extra_is_one_line(tmp_path, monkeypatch):
     plotted = f"predict {DATA}/alexnet-60-throughputs.csv --plot x.svg"
     imported = f"import-trace {RECORDED}/alexnet-60/trace --batch-size 1 -o x.json"
     for words, package, name in ((plotted, "matplotlib", "plots"), (imported, "protobuf", "traces")):
-        done = without(HIDDEN, *words.split())
+        done = without(HIDDEN, words)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert f"needs {package}: pip install {package}, or '.[{name}]' in a checkout" in done.stderr
         assert package in EXTRAS[name]

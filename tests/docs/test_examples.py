@@ -30,9 +30,8 @@ run_examples = script("run_examples")
 
 @pytest.mark.parametrize("path", run_examples.pages(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_examples_print_their_output(path):
-    hint = "if the page is what is out of date: python docs/scripts/run_examples.py --write"
     failures = run_examples.run_page(path).failures
-    assert not failures, "\n".join([*failures, hint])
+    assert not failures, "\n".join([*failures, "python docs/scripts/run_examples.py --write?"])
 
 
 @pytest.mark.parametrize(("text", "problem"), [

@@ -65,14 +65,11 @@ def test_notebook_predictions_are_near_measurements(shown, name):
     assert max(map(abs, errors.values())) < largest
 
 
-def test_a_third_group_needs_fewer_nodes(shown):
+def test_a_cluster_is_planned_and_shared(shown):
     cells = shown("01-from-a-table-to-a-plan")
     plans = [data["text/plain"] for source, data in cells.items() if "qm.plan" in source]
     two, three = (int(re.match(r"(\d+) nodes", plan)[1]) for plan in plans)
-    assert 8 <= three < two  # 8 by the measured rates
-
-
-def test_a_cluster_is_shared(shown):
+    assert 8 <= three < two  # a third group of nodes makes the plan smaller; 8 by the measured rates
     cells = shown("04-schedule-a-cluster")
     hours = value(cells, "guesses")
     assert float(hours["RankPriced"].split()[0]) < float(hours["FIFO"].split()[0])

@@ -53,21 +53,12 @@ def test_reference_lists_names_and_commands():
     assert {name for name in COMMANDS if f"| `{name}` |" not in text} == set()
 
 
-#: Pages whose pictures come with their measurements, from benchmarks/.
-MEASURED = ("validation.md",)
-
-
 def test_pictures_come_from_the_script():
+    """Those of validation.md come with their measurements; no page names a private folder."""
     figures = (DOCS / "scripts" / "figures.py").read_text()
-    for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
-        if "_build" in page.parts:
-            continue
-        for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
-            if Path(target).parent.name == "images" and page.name not in MEASURED:
-                assert f'"{Path(target).stem}"' in figures, f"{page.name}: {target} is not made by docs/scripts"
-
-
-def test_pages_name_no_private_folder():
     for page in [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "queuemodel" / "profile" / "data").glob("*.md")]:
         assert not re.search(r"(?<![\w.])/(work|home|root|Users)/", page.read_text()), page
+        for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text() if "_build" not in page.parts else ""):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            if Path(target).parent.name == "images" and page.name != "validation.md":
+                assert f'"{Path(target).stem}"' in figures, f"{page.name}: {target} is not made by docs/scripts"

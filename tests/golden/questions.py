@@ -237,7 +237,7 @@ def page(name: str) -> Any:
     return digest(json.dumps(data))
 
 
-def invented_jobs(number: int = 14) -> scheduling.Workload:
+def invented_jobs() -> scheduling.Workload:
     """Jobs of all kinds: tables, power laws, stages, batch sizes to choose; some end early, some were predicted."""
     rng, table = np.random.default_rng(1), scheduling.TableCurve({1: 2.0, 2: 3.6, 4: 6.1, 7: 8.0})
     law = scheduling.PowerLawCurve(0.8, speed=1.5)
@@ -245,7 +245,7 @@ def invented_jobs(number: int = 14) -> scheduling.Workload:
     sizes = scheduling.BatchSizes({32: table, 64: slow}, [(4000, 200.0), (9000, 900.0)], predicted={32: law, 64: slow})
     curves = [table, law, scheduling.StagedCurve([(0.3, table), (0.7, law)]), slow]
     jobs = []
-    for i in range(number):
+    for i in range(14):
         more = {"batch_sizes": sizes} if i % 5 == 3 else {"predicted": law} if i % 5 == 1 else {}
         chosen = table if i % 5 == 3 else curves[i % 4]
         jobs.append(scheduling.ClusterJob(

@@ -6,6 +6,7 @@ from queuemodel.profile import Bucket, Cluster, Job, Operation, Profile, Round, 
 from queuemodel.simulator import LinkRate, LinkRates
 
 RATE = 1e6  # bytes per second of every link
+RATES = (RATE, 0.7e6)  # of links whose directions differ
 LINKS = LinkRates(LinkRate(RATE), LinkRate(RATE))
 #: No memory, no luck: connections share links equally, so that schedules are exact.
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0}
@@ -65,27 +66,38 @@ def two_layers() -> list[Operation]:
 
 
 @st.composite
-def graphs(draw):
-    """A chain of layers with tensors of any size on up to two servers, fetched in any order."""
-    layers = draw(st.integers(1, 5))
-    sizes = draw(st.lists(st.integers(1, 400_000), min_size=layers, max_size=layers))
-    times = draw(st.lists(st.floats(0, 0.2), min_size=layers, max_size=layers))
-    homes = draw(st.lists(st.integers(0, 1), min_size=layers, max_size=layers))
-    order = draw(st.permutations(range(layers)))
-    operations, at = [], 0.0
-    for i in order:
-        at += sizes[i] / RATE
-        operations.append(Operation("fetch", f"w{i}", 0.0, at, sizes[i], server=homes[i]))
-    for i in range(layers):
-        before = [] if i == 0 else [len(operations) - 1]
-        operations.append(Operation("compute", f"f{i}", at, at + times[i], after=[order.index(i), *before]))
-        at += times[i]
-    last = len(operations) - 1
-    for i in reversed(range(layers)):
-        at += sizes[i] / RATE
-        operations.append(Operation("push", f"g{i}", at - sizes[i] / RATE, at, sizes[i], server=homes[i], after=[last]))
-        operations.append(Operation("update", f"u{i}", at, at, server=homes[i], after=[len(operations) - 1]))
-    return operations
+def jobs(draw, most_steps=3, servers=2):
+    """Steps of the same layers, of unlike sizes; gradients go back as they are ready; gaps, updates and pauses."""
+    layers = draw(st.integers(1, 4))
+    sizes = draw(st.lists(st.integers(1_000, 400_000), min_size=layers, max_size=layers, unique=True))
+    homes = draw(st.lists(st.integers(0, servers - 1), min_size=layers, max_size=layers))
+    seconds = st.floats(0.001, 0.3)
+    steps = []
+    for _ in range(draw(st.integers(1, most_steps))):
+        asked = draw(st.floats(0.0, 0.05))
+        at, operations, arrived = asked, [], {}
+        for i in draw(st.permutations(range(layers))):
+            at += sizes[i] / RATES[0]
+            arrived[i] = len(operations)
+            operations.append(Operation("fetch", f"w{i}", asked, at, sizes[i], server=homes[i]))
+        last = []
+        for i in range(layers):
+            begun = at + draw(st.sampled_from([0.0, 0.02]))
+            at = begun + draw(seconds)
+            operations.append(Operation("compute", f"f{i}", begun, at, after=[arrived[i], *last]))
+            last = [len(operations) - 1]
+        for i in reversed(range(layers)):
+            begun, at = at, at + draw(seconds)
+            operations.append(Operation("compute", f"b{i}", begun, at, after=last))
+            last = [len(operations) - 1]
+            begun = at + draw(st.sampled_from([0.0, 0.03]))
+            sent = begun + sizes[i] / RATES[1]
+            operations.append(Operation("push", f"g{i}", begun, sent, sizes[i], server=homes[i], after=last))
+            push = [len(operations) - 1]
+            done = sent + draw(seconds) / 3
+            operations.append(Operation("update", f"u{i}", sent, done, server=homes[i], after=push))
+        steps.append(operations)
+    return profile_of(*steps, pause=draw(st.sampled_from([0.0, 0.1])), servers=servers)
 
 
 def rounds_of(computed, ready, ends, sizes, *, begin=None, tail=0.0) -> list[Round]:

@@ -13,6 +13,9 @@ S, J, N, PH = qn.Station, qn.JobClass, qn.Network, qn.PhaseType
 TWO = [J("a", population=2), J("b")]
 X = [S("x", service_time=1.0)]
 XY = [S("x", service_time=1.0), S("y", service_time=1.0)]
+OPEN = N(X, classes=[J("a", arrival_rate=0.5)])
+VARIED = N([S("q", service_time=0.5, scv=4.0, discipline="fcfs")], classes=OPEN.classes)
+SWITCH = {("a", "b"): [[0, 1], [0, 0]], ("b", "a"): [[0, 0], [1, 0]]}
 
 
 def one(**station):
@@ -30,6 +33,8 @@ STATIONS = [
     ({"service_time": 1.0, "visit_ratio": {"a": math.inf}}, "visit_ratio[class 'a']"),
     *(({"service_time": 1.0, "servers": m}, "servers must be a whole number") for m in (0, 2.5, True, "2", -math.inf)),
     ({"service_time": 1.0, "discipline": "random"}, "discipline must be one of ps, fcfs, lifo-pr"),
+    *(({"service_time": 1.0, "discipline": name}, f"did you mean '{meant}'")
+      for name, meant in (("fifo", "fcfs"), ("LCFS-PR", "lifo-pr"), ("round robin", "ps"))),
     ({"service_time": 1.0, "scv": -0.1}, "scv"), ({"rates": []}, "rates must be a list of numbers"),
     ({"rates": "fast"}, "rates must be a list of numbers"), ({"rates": ["fast"]}, "rates[0]"),
     ({"rates": [1.0, 0.0]}, "rates[1] must be finite and > 0"), ({"rates": [1.0, math.nan]}, "rates[1]"),
@@ -65,6 +70,36 @@ OTHERS = [
     (lambda: PH.from_moments(mean=1.0, scv=0.0), "scv must be at least"),
     (lambda: J("", population=1), "class: name"), (lambda: J("a", think_time=-1), "class 'a': think_time"),
     *((lambda n=n: J("a", population=n), "class 'a': population must be ") for n in (-1, 2.5, 10**30)),
+    (lambda: J("o", arrival_rate=1.0, population=3), "leave out population and think_time"),
+    (lambda: J("o", arrival_rate=1.0, think_time=1.0), "leave out population and think_time"),
+    (lambda: J("o", arrival_rate=0.0), "arrival_rate must be finite and > 0"),
+    (lambda: qn.solve(OPEN, population={"a": 2}), "population of class 'a' must be 0"),
+    (lambda: qn.solve(N([S("m", service_time=1.0, servers=9000)], classes=[J("a", arrival_rate=3.0)])), "too many be"),
+    (lambda: qn.solve(N([S("m", service_time=0.5), *X], classes=[J("a", arrival_rate=1.5)])),
+     "load station 'x' to 1.5 of its capacity, the most of all; arrival rates below 0.6667 times"),
+    (lambda: qn.sensitivity(OPEN), "no class is closed"), (lambda: qn.bounds(OPEN, 2), "0 closed classes; one is need"),
+    (lambda: qn.saturation_population(OPEN), "no closed class"), (lambda: qn.bounds(N(X, classes=TWO), 2), "classes"),
+    (lambda: qn.solve_symbolic(OPEN), "open classes are not supported"),
+    (lambda: N(XY, classes=[J("a", arrival_rate=1.0), J("b")], routing=SWITCH), "so all of them must be closed"),
+    (lambda: N(XY, classes=OPEN.classes, routing={"a": [[0, 1], [1, 0]]}), "never leave"),
+    (lambda: N(XY, classes=OPEN.classes, routing={"a": [[0, 2], [0, 0]]}), "0 to 1"),
+    (lambda: qn.solve(N([S("q", service_time=0.5, rates=[1.0, 1.5])], classes=OPEN.classes)),
+     "rates has 2 values, but any number of customers can be here; "),
+    (lambda: qn.solve(VARIED), "not exponential"),
+    (lambda: qn.solve(VARIED, solver=qn.ApproximateMVA()), "no product form"),
+    *((lambda network=network: qn.sensitivity(network), message) for network, message in (
+        (N([S("a", service_time={"a": 0.2, "b": 0.3}, discipline="fcfs")], classes=TWO), "product form"),
+        (N(X), "population"), (N(XY, classes=TWO, routing=SWITCH), "switch"))),
+    *((lambda q=q: qn.response_percentile(N([S("q", **q)], think_time=1.0), "q", 0.9, population=3), message)
+      for q, message in (
+          ({"service_time": 0.5}, "must be first come first served"),
+          ({"service_time": 0.5, "rates": [1.0, 1.5, 1.5], "discipline": "fcfs"}, "without rates"),
+          ({"service_time": 0.5, "scv": 0.0, "servers": math.inf}, "must be exponential"))),
+    (lambda: qn.response_percentile(OPEN, "x", 0.9), "must be first come first served without rates"),
+    (lambda: qn.barrier_time(N(X, routing=[[1.0]]), population=2), "classes and routing"),
+    (lambda: qn.barrier_time(N.from_demands([1.0] * 3), population=300), "states for 300 customers"),
+    (lambda: qn.solve(N.from_demands([1.0] * 5), population=20, solver=qn.MarkovChain(most_states=100)),
+     "more than 100 states at population 20; take fewer customers"),
     (lambda: N.from_demands([]), "at least one"), (lambda: N.from_demands([[1.0, 2.0]]), "populations of 2 classes"),
     (lambda: N.from_demands([[1.0, 2.0]], population=[1]), "must be 2 whole numbers"),
     (lambda: N.from_demands([1.0, 2.0], servers=[1, 2, 3]), "servers: must be one number or 2"),
@@ -114,8 +149,6 @@ OTHERS = [
         for n in (0, -3, 2.5, math.nan, math.inf, True, "5", 10**12)
     ),
 ]  # fmt: skip
-
-
 CASES = [
     *((lambda says=says: S("x", **says), message) for says, message in STATIONS),
     *((lambda stations=stations, says=says: N(stations, **says), message) for stations, says, message in NETWORKS),
@@ -159,18 +192,12 @@ def test_phase_types_have_their_moments():
 
 def test_rows_describe_stations_and_classes():
     """Demands are visits times service; a class's row of a solution is by Little's law and the utilization law."""
-    V, T, servers = (
-        np.array([[2.0, 1.0], [0.5, 3.0], [1.0, 0.0]]),
-        np.array([[0.1, 0.4], [0.7, 0.2], [0.9, 0.0]]),
-        (2, 1, math.inf),
-    )
-    stations = [
-        S(name, service_time=dict(zip("ab", t, strict=True)), visit_ratio=dict(zip("ab", v, strict=True)), servers=m)
-        for name, v, t, m in zip(("cpu", "disk", "far"), V.tolist(), T.tolist(), servers, strict=True)
-    ]
-    network = N(
-        stations, classes=[J("a", population=3, think_time=0.3), J("b", population=2)], think_time=1.5, name="two"
-    )
+    V, T = np.array([[2.0, 1.0], [0.5, 3.0], [1.0, 0.0]]), np.array([[0.1, 0.4], [0.7, 0.2], [0.9, 0.0]])
+    times, visits = ([dict(zip("ab", row, strict=True)) for row in values.tolist()] for values in (T, V))
+    columns = zip(("cpu", "disk", "far"), times, visits, (2, 1, math.inf), strict=True)
+    stations = [S(name, service_time=t, visit_ratio=v, servers=m) for name, t, v, m in columns]
+    classes = [J("a", population=3, think_time=0.3), J("b", population=2)]
+    network = N(stations, classes=classes, think_time=1.5, name="two")
     X, R = (s := qn.solve(network)).class_throughput, s.class_residence_time
     np.testing.assert_allclose(X * (R.sum(axis=0) + np.array([0.3, 1.5])), [3, 2], rtol=1e-12)
     told, solved = network.to_rows(), s.to_rows()
@@ -188,9 +215,3 @@ def test_rows_describe_stations_and_classes():
     assert s.response_time * X.sum() == pytest.approx((X * R).sum())
     assert s.queue_length == pytest.approx((X * R).sum(axis=1))
     assert [row["cycle_time"] for row in s.class_rows()] == pytest.approx([3 / X[0], 2 / X[1]])
-
-
-@pytest.mark.parametrize(("name", "meant"), [("fifo", "fcfs"), ("LCFS-PR", "lifo-pr"), ("round robin", "ps")])
-def test_other_discipline_names_are_suggested(name, meant):
-    with pytest.raises(qm.ModelError, match=f"did you mean '{meant}'"):
-        qn.Station("q", service_time=1.0, discipline=name)

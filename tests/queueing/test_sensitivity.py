@@ -4,12 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
-import queuemodel as qm
 from queuemodel import queueing as qn
-
-demand = st.floats(0.05, 5.0)
 
 
 def differences(throughput, at, step=1e-5):
@@ -34,9 +30,10 @@ def made(kind, D, Z, population=None):
     return qn.Network(stations, classes=classes, think_time=0.0 if names else float(Z[0]))
 
 
-@pytest.mark.parametrize(
-    "kind", [[{}, {}, {"servers": math.inf}], [{"servers": 2}, {}, {"rates": [1.0, 1.4, 2.0] * 2}]]
-)
+KINDS = [[{}, {}, {"servers": math.inf}], [{"servers": 2}, {}, {"rates": [1.0, 1.4, 2.0] * 2}]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("population", [(3, 2), (1, 0), (1, 1), (4, 1, 1)])
 def test_slopes_of_classes(kind, population):
     C = len(population)
@@ -68,28 +65,12 @@ def test_slopes_at_a_demand_of_nothing(servers):
     assert qn.sensitivity(network(0.0), population=4).dX_dD[0] == pytest.approx((later - here) / 1e-7, rel=1e-5)
 
 
-def test_other_networks_are_refused():
-    two = [qn.JobClass("c"), qn.JobClass("d")]
-    fcfs = qn.Station("a", service_time={"c": 0.2, "d": 0.3}, discipline="fcfs")
-    switch = {(c, d): [[0.5]] for c in "cd" for d in "cd"}
-    a = [qn.Station("a", service_time=0.2)]
-    refused = [(qn.Network([fcfs], classes=two, think_time=1.0), "product form"), (qn.Network(a), "population")]
-    for network, why in [*refused, (qn.Network(a, classes=two, routing=switch), "switch")]:
-        with pytest.raises(qm.ModelError, match=why):
-            qn.sensitivity(network)
-
-
 def test_symbols_give_the_numbers():
     pytest.importorskip("sympy")
-    stations = [
-        qn.Station("a", service_time=0.5),
-        qn.Station("b", service_time=0.25, servers=2),
-        qn.Station("c", service_time=0.2, rates=[1.0, 0.5, 3.0, 3.0]),
-        qn.Station("d", service_time=0.7, servers=math.inf),
-    ]
-    network = qn.Network(stations, think_time=1.5)
+    D, kinds = [0.5, 0.25, 0.2, 0.7], [{}, {"servers": 2}, {"rates": [1.0, 0.5, 3.0, 3.0]}, {"servers": math.inf}]
+    network = made(kinds, D, [1.5])
     closed, s = qn.solve_symbolic(network, population=3), qn.solve(network, population=3)
-    values = dict(zip([*closed.demands, *closed.think_times], [0.5, 0.25, 0.2, 0.7, 1.5], strict=True))
+    values = dict(zip([*closed.demands, *closed.think_times], [*D, 1.5], strict=True))
     assert float(closed.throughput.subs(values)) == pytest.approx(s.throughput, rel=1e-12)
     assert [float(q.subs(values)) for q in closed.queue_length] == pytest.approx(s.queue_length.tolist(), rel=1e-12)
     slopes = qn.sensitivity(network, population=3).dX_dD

@@ -16,6 +16,9 @@ from queuemodel.queueing.lowered import routes_of
 
 FCFS = {"discipline": "fcfs"}
 UNLIKE = {"u": 0.3, "v": 0.1}
+ON, BACK = [[0, 1], [0, 0]], [[0, 0], [1, 0]]
+#: Customers alternate between a short and a long service, and wait alike in both.
+ROUTING = {("u", "u"): ON, ("u", "v"): BACK, ("v", "v"): ON, ("v", "u"): BACK}
 KINDS = {
     "fcfs": [qn.Station("q", service_time=0.2, scv=4.0, **FCFS)],
     "servers": [qn.Station("a", service_time=0.5, scv=0.5, servers=2, **FCFS), qn.Station("b", service_time=0.2)],
@@ -30,13 +33,18 @@ KINDS = {
         qn.Station("a", service_time=UNLIKE, discipline="lifo-pr", rates=[1.0, 1.2, 1.2, 0.8]),
         qn.Station("b", service_time={"u": 0.1, "v": 0.4}, scv={"u": 1.0, "v": 3.0}, **FCFS),
     ],
+    "alternating classes": [
+        qn.Station("a", service_time={"u": 0.02, "v": 0.5}, **FCFS),
+        qn.Station("b", service_time=0.1),
+    ],
 }
 
 
 def case(kind):
     if "classes" in kind:
         classes = [qn.JobClass("u", population=3), qn.JobClass("v", population=1, think_time=0.2)]
-        return qn.Network(KINDS[kind], think_time=0.5, classes=classes), (3, 1)
+        routing = ROUTING if "alternating" in kind else None
+        return qn.Network(KINDS[kind], think_time=0.5, classes=classes, routing=routing), (3, 1)
     return qn.Network(KINDS[kind], think_time=0.5), 4
 
 
@@ -65,6 +73,8 @@ def test_long_runs_come_close(kind):
     np.testing.assert_allclose(found.solution.class_throughput, truth.class_throughput, rtol=0.01)
     np.testing.assert_allclose(found.solution.class_queue_length, truth.class_queue_length, rtol=0.03)
     np.testing.assert_allclose(found.solution.utilization, truth.utilization, rtol=0.01)
+    again, other = (qn.Simulation(seed=seed, departures=100_000).run(network, population) for seed in (3, 4))
+    assert found.solution.throughput == again.solution.throughput != other.solution.throughput  # a seed repeats it
 
 
 def test_run_length_adapts():
@@ -110,23 +120,6 @@ def test_short_runs_give_no_interval(stations, population, why):
     assert json.loads(result.to_json())["throughput_interval"] == [None, None]
 
 
-def test_queues_are_counted_by_class():
-    """Customers alternate between a short and a long service: both wait alike, whatever their share of the work."""
-    on, back = [[0, 1], [0, 0]], [[0, 0], [1, 0]]
-    network = qn.Network(
-        [qn.Station("q", service_time={"short": 0.02, "long": 0.5}, **FCFS), qn.Station("other", service_time=0.1)],
-        classes=[qn.JobClass("short", population=3), qn.JobClass("long", population=0)],
-        routing={("short", "short"): on, ("short", "long"): back, ("long", "long"): on, ("long", "short"): back},
-        think_time=0.3,
-    )
-    truth = qn.solve(network, solver=qn.MarkovChain())
-    found, again, other = (qn.solve(network, solver=qn.Simulation(seed=s)) for s in (2, 2, 3))
-    by_work = network.service_demand / network.service_demand.sum(axis=1, keepdims=True) * truth.queue_length[:, None]
-    assert truth.class_queue_length[0, 0] > 5 * by_work[0, 0]
-    np.testing.assert_allclose(found.class_queue_length, truth.class_queue_length, rtol=0.02)
-    assert found.throughput == again.throughput != other.throughput  # a seed repeats a simulation
-
-
 def test_transient_is_excluded():
     """What is written over the transient changes nothing, over the batch behind it everything."""
     network = qn.Network([qn.Station("a", service_time=0.3), qn.Station("b", service_time=0.2)], think_time=0.5)
@@ -153,7 +146,6 @@ import signal
 from queuemodel import queueing as qn
 signal.signal(signal.SIGINT, signal.default_int_handler)
 network = qn.Network([qn.Station("q", service_time=0.2)], think_time=1.0)
-qn.solve(network, population=5, solver=qn.Simulation(departures=2000))  # compiled
 print("begins", flush=True)
 qn.solve(network, population=5, solver=qn.Simulation(departures=10**10))  # an hour
 """

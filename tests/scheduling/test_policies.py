@@ -28,8 +28,7 @@ POLICIES = [
     qs.HeSRPT(), qs.HeSRPT(0.3), *(qs.ModelBased(order, grant, t) for order in ("arrival", "shortest", "gain")
                                    for grant, t in (("useful", 0.5), ("efficient", 0.7), ("marginal", 0.3))),
     qs.GreedyGain(), qs.GreedyGain(0.7, power=0.3), qs.RankPriced(), qs.RankPriced(0.8, floor=0.6),
-    qs.RankPriced(1 - 1e-9), qs.Optimus(),
-    qs.FitnessMaximization(),
+    qs.RankPriced(1 - 1e-9), qs.Optimus(), qs.FitnessMaximization(),
 ]  # fmt: skip
 
 
@@ -55,9 +54,8 @@ def test_floors_that_are_just_met(policy, curve, nodes):
 
 
 def job(name, time, nodes, seconds):
-    return qs.ClusterJob(
-        name, arrival_time=time, steps=seconds * nodes, curve=qs.PowerLawCurve(1.0), requested_nodes=nodes
-    )
+    rest = {"steps": seconds * nodes, "curve": qs.PowerLawCurve(1.0), "requested_nodes": nodes}
+    return qs.ClusterJob(name, arrival_time=time, **rest)
 
 
 FIRST = [job("running", 0, 3, 10), job("first", 1, 4, 5), job("short", 2, 1, 4), job("long", 3, 1, 50)]
@@ -115,19 +113,18 @@ def test_policy_names_round_trip(short):
     policy = kind(**knobs)
     assert qs.policy_named(f"{short}:{policy.name.partition('(')[2].rstrip(')')}") == policy
     assert qs.policy_named(short) == kind()
+    assert qs.policy_named("hesrpt:exponent=none, divisible=true") == qs.HeSRPT(divisible=True)
     assert kind().name == kind.__name__
     for knob in knobs:
         assert kind(**{knob: knobs[knob]}).name != kind().name
 
 
-def test_policies_by_name():
-    assert qs.policy_named("las:thresholds=3600").thresholds == (3600.0,)
-    assert qs.policy_named("hesrpt:exponent=none, divisible=true") == qs.HeSRPT(divisible=True)
-    for text, message in [
-        ("lottery", "must be one of fifo"), ("greedy:flor=1", "takes floor=..., power=..., got 'flor=1'"),
-        ("greedy:floor=0.1,floor=0.2", "floor is given twice"), ("rank-priced:exponent=1", "exponent must be below 1"),
-        ("equi:divisible=maybe", "divisible must be one of False, True, got 'maybe'"),
-        ("las:thresholds=10+10", "thresholds must rise"),
-    ]:  # fmt: skip
-        with pytest.raises(ModelError, match=message):
-            qs.policy_named(text)
+@pytest.mark.parametrize(("text", "message"), [
+    ("lottery", "must be one of fifo"), ("greedy:flor=1", "takes floor=..., power=..., got 'flor=1'"),
+    ("greedy:floor=0.1,floor=0.2", "floor is given twice"), ("rank-priced:exponent=1", "exponent must be below 1"),
+    ("equi:divisible=maybe", "divisible must be one of False, True, got 'maybe'"),
+    ("las:thresholds=10+10", "thresholds must rise"),
+])  # fmt: skip
+def test_unknown_names_are_refused(text, message):
+    with pytest.raises(ModelError, match=message):
+        qs.policy_named(text)

@@ -56,9 +56,8 @@ def test_command_of_the_reproduction(pollux, tmp_path):
 
 @pytest.fixture
 def workload(tmp_path):
-    path = tmp_path / "workload.csv"
     rows = "a,1507532400,cifar10,1,128\nb,1507532430,cifar10,2,128\n"
-    path.write_text("name,time,application,num_replicas,batch_size\n" + rows)
+    (path := tmp_path / "workload.csv").write_text("name,time,application,num_replicas,batch_size\n" + rows)
     return path
 
 

@@ -13,15 +13,6 @@ from queuemodel import scheduling as qs
 LINEAR = qs.PowerLawCurve(1.0)
 
 
-def mmk_response_time(rate, service_time, servers):
-    """M/M/k, first come first served (Erlang, 1917)."""
-    a, blocking = rate * service_time, 1.0
-    for k in range(1, servers + 1):
-        blocking = a * blocking / (k + a * blocking)
-    waits = blocking / (1 - (a / servers) * (1 - blocking))
-    return waits * service_time / (servers - a) + service_time
-
-
 def mg1_fifo_response_time(rate, service_time, variation):
     """M/G/1, first come first served (Pollaczek and Khinchine, 1930)."""
     load = rate * service_time
@@ -64,10 +55,8 @@ def interval(policy, rate, sizes, curve=LINEAR, nodes=1, replications=6, **limit
         rng = np.random.default_rng(seed)
         work = SIZES[sizes[0]](rng, sizes[1])
         times = np.cumsum(rng.exponential(1 / rate, len(work)))
-        jobs = [
-            qs.ClusterJob(f"{k}", arrival_time=arrival, steps=steps, curve=curve, **limits)
-            for k, (arrival, steps) in enumerate(zip(times, work, strict=True))
-        ]
+        pairs = enumerate(zip(times, work, strict=True))
+        jobs = [qs.ClusterJob(f"{k}", arrival_time=at, steps=steps, curve=curve, **limits) for k, (at, steps) in pairs]
         means.append(qs.schedule(jobs, policy, nodes=nodes, warmup=0.1).mean_response_time)
     return np.mean(means), t.ppf(0.9995, replications - 1) * np.std(means, ddof=1) / math.sqrt(replications)
 
@@ -81,8 +70,6 @@ SIZES = {
 SHARED, SUBLINEAR = qs.EqualShare(divisible=True), qs.PowerLawCurve(0.6)
 #: Policy, arrival rate, sizes, how they are run; the truth, and what is not true: other sizes, laws, loads or servers.
 LAWS = {
-    "M/M/3": (qs.FIFO(), 1.5, ("exponential", 5000), {"most_nodes": 1, "nodes": 3}, mmk_response_time(1.5, 1, 3),
-              mmk_response_time(1.5, 1, 4)),
     "Pollaczek and Khinchine": (qs.FIFO(), 0.6, ("uniform", 4000), {}, mg1_fifo_response_time(0.6, 1, 1 / math.sqrt(3)),
                                 mg1_fifo_response_time(0.6, 1, 1)),
     "processor sharing is insensitive": (SHARED, 0.5, ("lognormal", 4000), {}, 1 / (1 - 0.5),
@@ -107,9 +94,8 @@ def test_mean_response_time_in_closed_form(law):
 @pytest.mark.parametrize("nodes", [1, 7])
 def test_hesrpt_is_its_closed_form(exponent, nodes):
     sizes = np.random.default_rng(3).lognormal(0, 1.5, 12)
-    jobs = [
-        qs.ClusterJob(f"{k}", arrival_time=0, steps=x, curve=qs.PowerLawCurve(exponent)) for k, x in enumerate(sizes)
-    ]
+    curve = qs.PowerLawCurve(exponent)
+    jobs = [qs.ClusterJob(f"{k}", arrival_time=0, steps=x, curve=curve) for k, x in enumerate(sizes)]
     policies = [qs.HeSRPT(p, divisible=True) for p in (exponent, None, exponent + 0.05)] + [SHARED]
     mean, fitted, *others = (qs.schedule(jobs, policy, nodes=nodes).mean_response_time for policy in policies)
     assert mean == pytest.approx(hesrpt_mean_response_time(sizes, exponent, nodes=nodes), rel=1e-9)

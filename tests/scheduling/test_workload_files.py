@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from queuemodel import DataError, ModelError, copy_examples, example_profile
+from queuemodel import DataError, copy_examples, example_profile
 from queuemodel import scheduling as qs
 from queuemodel.models import curve_of, predict
 from tests.oracles.refusals import refused
@@ -93,28 +93,30 @@ def test_speeds_from_profiles_beside_workloads(tmp_path, written):
         "name,arrival_time,steps,speeds,most_nodes\n"
         "a,0,9,profile alexnet-60.json strategy=k-sync k=3 method=trace congestion_control=bbr buffer=40ms,4\n"
         "b,1,9,profile ddp-alexnet-40.json bandwidth=100Mbit/s scheme=tf-ring,\n"
+        "c,2,9,profile alexnet-60.json strategy=k-batch-async k=3,4\n"
     )
-    a, b = qs.read_workload(path, nodes=12, predicted=curve_of)
+    a, b, c = qs.read_workload(path, nodes=12, predicted=curve_of)
     network = {"congestion_control": "bbr", "buffer": 0.04}
     asked = predict(example_profile("alexnet-60"), strategy="k-sync", k=3, method="trace", workers=[3, 4], **network)
     assert a.curve(4) == pytest.approx(asked.at(4))
     assert (a.least_nodes, a.most_nodes, b.most_nodes) == (3, 4, 12)
     asked = predict(example_profile("ddp-alexnet-40"), workers=range(1, 13), bandwidth=12.5e6, scheme="tf-ring")
     assert b.curve(12) == pytest.approx(asked.at(12))
+    solved = predict(example_profile("alexnet-60"), strategy="k-batch-async", k=3, method="mva", workers=range(1, 5))
+    assert [c.curve(n) for n in range(1, 5)] == pytest.approx(solved.steps_per_second)
     for known, message in (({"predicted": curve_of}, "need most_nodes"), ({"nodes": 12}, "need predicted")):
         with pytest.raises(DataError, match=message):
             qs.read_workload(path, **known)
 
 
 def test_public_workloads_are_read(public_data):
-    gavel, folder = public_data / "gavel", public_data / "elasticflow"
-    speeds, old = gavel / "simulation_throughputs.json", gavel / "msr_seed0" / "0e4a51.trace"
-    for path in sorted((gavel / "physical_cluster").glob("*.trace")):
+    folder = public_data / "gavel"
+    speeds, old = folder / "simulation_throughputs.json", folder / "msr_seed0" / "0e4a51.trace"
+    for path in sorted((folder / "physical_cluster").glob("*.trace")):
         assert len(qs.read_job_trace(path, "gavel", speeds)) == len(path.read_text().strip().splitlines())
     with pytest.raises(DataError, match=r"line 42: .* no speed of .*--drop-empty"):
         qs.read_job_trace(old, "gavel", speeds)
     assert 900 < len(qs.read_job_trace(old, "gavel", speeds, drop_empty=True, elastic=True)) < 1181
-    assert len(qs.read_job_trace(folder / "philly_103959.csv", "elasticflow", folder / "throughputs_A100")) == 876
 
 
 PHILLY = "timestamp,duration,num_gpus\n2017-10-09 07:01:55,66.0,1\n2017-10-09 07:00:55,100,8\n"
@@ -197,7 +199,3 @@ def test_command_draws_and_names_rows(run, written, tmp_path):
     assert (tmp_path / "a.png").stat().st_size > 5000
     refused(run(*base, "--nodes", "2"), "line 3: job 'b': requested_nodes must be at most the cluster's 2 nodes, got 3")
     refused(run(*base, "--records"), "--records goes with --format json or csv")
-    with pytest.raises(ModelError, match="history=True"):
-        qs.plot_nodes(qs.schedule(qs.read_workload(written(GOOD)), qs.FIFO(), nodes=8))
-    with pytest.raises(ModelError, match="not policy and 'load'"):
-        qs.plot_sweep(qs.Study(({"a": 1},), ("a",)))

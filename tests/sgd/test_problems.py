@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuemodel import ModelError, example_profile
+from queuemodel import example_profile
 from queuemodel import sgd as qd
 from queuemodel.sgd import FixedPoint, Reparameterized, SynchronousSGD, make_problem, split
 
@@ -13,15 +13,13 @@ from queuemodel.sgd import FixedPoint, Reparameterized, SynchronousSGD, make_pro
 @pytest.mark.parametrize("kind", [*qd.PROBLEM_KINDS, "linear", "tanh"])
 def test_gradient_agrees_with_differences(kind):
     rng = np.random.default_rng(4)
-    if kind in qd.PROBLEM_KINDS:
-        problem = make_problem(kind, examples=60, features=4, seed=3)
-    else:
-        problem = FixedPoint(*rng.normal(size=(2, 5, 3)), activation=kind)
+    made = kind in qd.PROBLEM_KINDS and make_problem(kind, examples=60, features=4, seed=3)
+    problem = made or FixedPoint(*rng.normal(size=(2, 5, 3)), activation=kind)
     x = problem.start(rng) + 0.3 * rng.normal(size=problem.dimension)
     step = 1e-5 * np.eye(problem.dimension)
     differences = (problem.loss(x + step) - problem.loss(x - step)) / 2e-5
     np.testing.assert_allclose(problem.gradient(x), differences, rtol=1e-5, atol=1e-8)
-    if kind not in qd.PROBLEM_KINDS:
+    if not made:
         r, f = problem.fixed_points(x, problem.features)[0], {"linear": np.positive, "tanh": np.tanh}[kind]
         np.testing.assert_allclose(r, f(r @ x.reshape(3, 3).T + problem.features), rtol=1e-9)
 
@@ -55,8 +53,7 @@ def test_minima_have_zero_gradient():
 def test_split_gives_each_example_once(workers, concentration, seed):
     problem = split(make_problem("logistic", examples=40), workers, concentration=concentration, seed=seed)
     np.testing.assert_array_equal(np.sort(np.concatenate(problem.shares)), np.arange(40))
-    sizes = [len(share) for share in problem.shares]
-    assert max(sizes) - min(sizes) <= 1
+    assert np.ptp([len(share) for share in problem.shares]) <= 1
 
 
 def test_small_concentration_separates_classes():
@@ -65,10 +62,6 @@ def test_small_concentration_separates_classes():
         problem = split(make_problem("logistic", examples=400), 4, concentration=concentration)
         pure.append(np.mean([max(np.bincount(problem.targets[s], minlength=2)) / len(s) for s in problem.shares]))
     assert pure[0] > 0.8 > 0.65 > pure[1]
-    fine = {"features": np.ones((4, 2)), "targets": np.ones(4)}
-    for change, words in (({"features": np.ones((3, 2))}, "shape"), ({"shares": (np.array([0, 9]),)}, "of worker 0")):
-        with pytest.raises(ModelError, match=words):
-            qd.LeastSquares(**fine | change)
 
 
 RNG, P = np.random.default_rng(4), 3
@@ -144,9 +137,5 @@ def test_compared_at_synchronous_speed():
     plain, other = found.rows
     assert other.steps_per_second == pytest.approx(plain.steps_per_second, rel=0.02)
     assert np.isfinite(np.median(other.seconds_to))
-    with pytest.raises(ModelError, match=r"\ALeastSquares: has no fixed point; .*\Z"):
-        trained(make_problem("least-squares"), RULES[0], 0.1)
     singular = FixedPoint(X, Y, initial=np.eye(P))
     assert np.isinf(trained(singular, RULES[0], 0.1).losses).all()
-    with pytest.raises(ModelError, match=r"targets \(m, p\), m > 0"):
-        FixedPoint(X, Y[:, 0])

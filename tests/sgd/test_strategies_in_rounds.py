@@ -9,6 +9,7 @@ from queuemodel.models import fit_rounds
 from queuemodel.profile import Bucket, Round
 from queuemodel.sgd import Candidate, compare
 from queuemodel.transport import Link
+from tests.oracles.by_hand import job_of
 
 SIZE, BANDWIDTH, COMPUTED, TAIL, BUFFER = 400_000, 2e6, 0.3, 0.02, 0.012
 
@@ -23,23 +24,20 @@ class Silent(qd.Strategy):
         return self.sent
 
 
-def profile(rounds, *, buckets=2, **cluster):
+def profile(rounds, **cluster):
     """Rounds of two ranks: what each waited, what both computed and when the buckets ended."""
     made = []
     for number, (waits, computed, ends) in enumerate(rounds):
         for rank, waited in enumerate(map(float, waits)):
-            ready = computed * np.linspace(0.5, 1.0, buckets)
+            ready = computed * np.linspace(0.5, 1.0, 2)
             own = np.maximum(np.asarray(ends) - waited, ready)
             spans = zip(ready.tolist(), own.tolist(), strict=True)
             made.append(Round(
                 rank=rank, ranks=2, number=number, waited=waited, computed=computed,
                 round_time=float(max(own[-1], computed) + waited + TAIL),
-                buckets=[Bucket(SIZE // buckets, ready, ready, end) for ready, end in spans],
+                buckets=[Bucket(SIZE // 2, ready, ready, end) for ready, end in spans],
             ))  # fmt: skip
-    return qm.Profile(
-        source=qm.Source(framework="tensorflow"), rounds=made, cluster=qm.Cluster(workers=2, **cluster),
-        job=qm.Job(batch_size=8, parameter_bytes=SIZE, tensors=buckets),
-    )  # fmt: skip
+    return job_of(made, [SIZE // 2] * 2, framework="tensorflow", workers=2, **cluster)
 
 
 def alike(**cluster):

@@ -8,49 +8,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from queuemodel.profile import Operation, Synchronization
+from queuemodel.profile import Synchronization
 from queuemodel.simulator import LinkRate, LinkRates, simulate_operations
-from tests.oracles.by_hand import profile_of
+from tests.oracles.by_hand import RATES, jobs
 from tests.oracles.plain_simulation import WINDOW, Cluster
 
-RATES = (1.0e6, 0.7e6)  # both directions, which differ
 LINKS = LinkRates(*map(LinkRate, RATES))
 IDEAL = {"links": LINKS, "loaded_trip": 0.0, "unfairness": 0.0, "in_phase": True}
-
-
-@st.composite
-def jobs(draw, servers=2):
-    """Steps of the same layers, of unlike sizes; gradients go back as they are ready; gaps, updates and pauses."""
-    layers = draw(st.integers(1, 4))
-    sizes = draw(st.lists(st.integers(1_000, 400_000), min_size=layers, max_size=layers, unique=True))
-    homes = draw(st.lists(st.integers(0, servers - 1), min_size=layers, max_size=layers))
-    seconds = st.floats(0.001, 0.3)
-    steps = []
-    for _ in range(draw(st.integers(1, 3))):
-        asked = draw(st.floats(0.0, 0.05))
-        at, operations, arrived = asked, [], {}
-        for i in draw(st.permutations(range(layers))):
-            at += sizes[i] / RATES[0]
-            arrived[i] = len(operations)
-            operations.append(Operation("fetch", f"w{i}", asked, at, sizes[i], server=homes[i]))
-        last = []
-        for i in range(layers):
-            begun = at + draw(st.sampled_from([0.0, 0.02]))
-            at = begun + draw(seconds)
-            operations.append(Operation("compute", f"f{i}", begun, at, after=[arrived[i], *last]))
-            last = [len(operations) - 1]
-        for i in reversed(range(layers)):
-            begun, at = at, at + draw(seconds)
-            operations.append(Operation("compute", f"b{i}", begun, at, after=last))
-            last = [len(operations) - 1]
-            begun = at + draw(st.sampled_from([0.0, 0.03]))
-            sent = begun + sizes[i] / RATES[1]
-            operations.append(Operation("push", f"g{i}", begun, sent, sizes[i], server=homes[i], after=last))
-            push = [len(operations) - 1]
-            done = sent + draw(seconds) / 3
-            operations.append(Operation("update", f"u{i}", sent, done, server=homes[i], after=push))
-        steps.append(operations)
-    return profile_of(*steps, pause=draw(st.sampled_from([0.0, 0.1])), servers=servers)
 
 
 def layer(operation):

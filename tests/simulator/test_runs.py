@@ -18,7 +18,7 @@ from queuemodel import example_profile
 from queuemodel.models import trace_curve
 from queuemodel.profile import Operation
 from queuemodel.simulator import plot_timeline, simulate_operations, trace_runs
-from tests.oracles.by_hand import IDEAL, graphs, profile_of, serial, two_layers
+from tests.oracles.by_hand import IDEAL, jobs, profile_of, serial, two_layers
 
 
 def test_long_runs_keep_few_times(tmp_path):
@@ -54,11 +54,10 @@ def test_transient_by_mser_interval_by_batches(workers, steps):
     assert (run.lower, run.upper) == pytest.approx((workers / (mean + half), workers / (mean - half)))
 
 
-@pytest.mark.parametrize(
-    ("told", "first", "second"),
-    [({"accelerator_speed": 2.0}, 2.0, 2.0), ({"worker_speeds": [1.0, 0.5]}, 1.0, 0.5),
-     ({"worker_speeds": [2.0, 1.0], "accelerator_speed": 0.5}, 1.0, 0.5)],
-)  # fmt: skip
+@pytest.mark.parametrize(("told", "first", "second"), [
+    ({"accelerator_speed": 2.0}, 2.0, 2.0),
+    ({"worker_speeds": [2.0, 1.0], "accelerator_speed": 0.5}, 1.0, 0.5),
+])  # fmt: skip
 def test_faster_workers_shorten_computation_alone(told, first, second):
     """Half a second of it; of the first worker alone beside transfers of half a second, on a link of half the rate."""
     asked = {"steps": 400, "replications": 1, **told, **IDEAL}
@@ -66,9 +65,6 @@ def test_faster_workers_shorten_computation_alone(told, first, second):
     assert alone.throughput == pytest.approx(1 / (1.0 + 0.5 / first))
     _, (two,) = trace_runs(profile_of(serial(fetch=0.0, push=0.0)), workers=[1, 2], **asked)
     assert two.throughput == pytest.approx(2 * first + 2 * second, rel=0.02)
-
-
-# Timelines
 
 
 def events_of(run, kind="X"):
@@ -99,10 +95,10 @@ def test_trace_times_are_microseconds(tmp_path):
     assert at == {name: pytest.approx(times, abs=1e-3) for name, times in expected.items()}
 
 
-@given(operations=graphs(), transfer_order=st.sampled_from(["tensorflow", "multiplexed"]), servers=st.integers(1, 3))
-def test_lane_events_never_overlap(operations, transfer_order, servers):
+@given(profile=jobs(), transfer_order=st.sampled_from(["tensorflow", "multiplexed"]), servers=st.integers(1, 3))
+def test_lane_events_never_overlap(profile, transfer_order, servers):
     asked = {"transfer_order": transfer_order, "parameter_servers": servers, "steps": 6, "trace_steps": 3, **IDEAL}
-    run, lanes = simulate_operations(profile_of(operations, servers=2), workers=3, **asked), {}
+    run, lanes = simulate_operations(profile, workers=3, **asked), {}
     for event in events_of(run):
         begin, took = round(1000 * event["ts"]), round(1000 * event["dur"])
         lanes.setdefault((event["pid"], event["tid"]), []).append((begin, begin + took))
@@ -125,40 +121,24 @@ def test_operations_are_drawn_as_bars():
         plot_timeline(profile, step=12)
 
 
-# Many runs: in threads as one after the other, and an end for all when one cannot go on
-
-FEW = {"workers": [1, 2, 4], "steps": 60, "replications": 3}
-
-
-@pytest.mark.parametrize("congestion_control", ["bbr", "unknown"])
-def test_threads_give_sequential_results(congestion_control):
-    asked = FEW | {"congestion_control": congestion_control}
-    at_once, in_turn = trace_runs(example_profile(), **asked), trace_runs(example_profile(), n_jobs=1, **asked)
-    for several, others in zip(at_once, in_turn, strict=True):
-        for one, other in zip(several, others, strict=True):
-            np.testing.assert_array_equal(one.times, other.times)
-    assert at_once[2][0].throughput != at_once[2][1].throughput
+# Many runs: each as if it were alone, and an end for all when one cannot go on
 
 
 @settings(max_examples=5)
-@given(
-    others=st.sets(st.integers(1, 8)), congestion_control=st.sampled_from(["bbr", "unknown"]),
-    seed=st.integers(0, 2**64 - 1),
-)  # fmt: skip
+@given(st.sets(st.integers(1, 8)), st.sampled_from(["bbr", "unknown"]), st.integers(0, 2**64 - 1))
 def test_answers_ignore_other_questions(others, congestion_control, seed):
+    """With one thread or several."""
     asked = {"congestion_control": congestion_control, "steps": 60, "replications": 2}
     workers = sorted(others | {3})
-    alone, among = (trace_curve(example_profile(), workers=n, seed=seed, **asked) for n in ([3], workers))
+    among = trace_curve(example_profile(), workers=workers, seed=seed, **asked)
+    alone = trace_curve(example_profile(), workers=[3], seed=seed, n_jobs=1, **asked)
     for name in ("steps_per_second", "lower", "upper", "utilization", "residence_time"):
         np.testing.assert_array_equal(getattr(among, name)[workers.index(3)], getattr(alone, name)[0])
     assert trace_curve(example_profile(), workers=[3], seed=seed ^ 1, **asked).at(3) != alone.at(3)
 
 
 def test_ctrl_c_ends_all_runs():
-    """Runs under way end at their next look, those that wait never begin, and the next question is answered.
-
-    All of them would take 64 processors minutes, others hours.
-    """
+    """Runs under way end at their next look, those that wait never begin, and the next question is answered."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     gc.disable()  # an interrupt inside a collector's callback is swallowed
     try:
@@ -172,4 +152,4 @@ def test_ctrl_c_ends_all_runs():
         signal.signal(signal.SIGALRM, before)
         gc.enable()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
-    assert len(trace_runs(example_profile(), **FEW)) == 3
+    assert len(trace_runs(example_profile(), workers=[1, 2, 4], steps=60, replications=3)) == 3

@@ -1,12 +1,12 @@
 """What a network does is told, recorded or unknown; each gives an answer of its own, which plain sockets gave."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import queuemodel as qm
 from queuemodel.models import trace_curve, trace_throughput
 from queuemodel.profile import Operation
 from queuemodel.simulator import LinkRate, LinkRates, simulate_operations, trace_runs
@@ -30,8 +30,7 @@ AT_ONCE = {"loaded_trip": 0.0, "unfairness": 0.4}
 FAIR = {"loaded_trip": 0.0, "unfairness": 0.0}
 
 
-def profile_in(**known):
-    return profile_of(SHARED, **known)
+profile_in = partial(profile_of, SHARED)
 
 
 @pytest.mark.parametrize(("profiled", "asked", "name", "means"), [
@@ -85,19 +84,12 @@ def test_unknown_network_is_a_mixture():
     assert "--buffer" not in trace_curve(profile_in(congestion_control="reno", buffer=0.003), **RUNS).note
 
 
-@pytest.mark.parametrize("told", [{"congestion_control": "bbr"}, {"buffer": 0.0}])
-def test_redundant_network_facts_are_refused(told):
-    for run in (simulate_operations, trace_throughput):
-        with pytest.raises(qm.ModelError, match=r"simulate: loaded_trip replaces .* give it or them, got 0.01"):
-            run(profile_in(), workers=2, loaded_trip=0.01, **told)
-
-
 # A connection alone, and connections of plain sockets
 
 
 @pytest.mark.parametrize("network", [CUBIC | {"loaded_trip": 0.025}, AT_ONCE, BBR | {"loaded_trip": 9.0}])
 def test_one_worker_has_its_links(network):
-    alone = simulate_operations(profile_of(SHARED), workers=1, links=LINKS, **network)
+    alone = simulate_operations(profile_in(), workers=1, links=LINKS, **network)
     assert alone.throughput == pytest.approx(1.0, rel=0.01)
 
 
@@ -141,16 +133,13 @@ def ends(tcp, buffer, flows, *, way="fetch", size=3_000_000, rounds=30):
     return took[1:].mean(axis=0)
 
 
-@pytest.mark.parametrize(
-    ("tcp", "buffer", "flows", "within"),
-    [("cubic", 12, 2, 0.05), ("cubic", 12, 4, 0.06), ("cubic", 25, 8, 0.08), ("reno", 4, 4, 0.08),
-     ("bbr", 12, 2, 0.07), ("bbr", 12, 4, 0.06), ("bbr", 12, 8, 0.07)],
-)  # fmt: skip
+@pytest.mark.parametrize(("tcp", "buffer", "flows", "within"), [
+    ("cubic", 12, 2, 0.05), ("cubic", 12, 4, 0.06), ("cubic", 25, 8, 0.08), ("reno", 4, 4, 0.08),
+    ("bbr", 12, 2, 0.07), ("bbr", 12, 4, 0.06), ("bbr", 12, 8, 0.07),
+])  # fmt: skip
 def test_simultaneous_flows_end_as_measured(tcp, buffer, flows, within):
-    names = ("congestion_control", "buffer_ms")
-    (measured,) = [row["took"] for row in TOGETHER
-                   if (*map(row.get, names), len(row["took"][0])) == (tcp, buffer, flows)]  # fmt: skip
-    took = np.mean(measured, axis=0)
+    cases = {(row["congestion_control"], row["buffer_ms"], len(row["took"][0])): row["took"] for row in TOGETHER}
+    took = np.mean(cases[tcp, buffer, flows], axis=0)
     off = (ends(tcp, buffer, flows) - took) / took[-1]
     assert np.abs(off).max() < within
     fair = flows * 3_000_000 / (60 * PAYLOAD) / took[-1] - took / took[-1]  # all at once, if shares were equal
@@ -185,9 +174,9 @@ def taken_over(tcp, mbit, buffer, way, against):
                                      ("reno", 60, 25), ("bbr", 60, 10), ("bbr", 20, 10), ("bbr", 150, 10)])  # fmt: skip
 def test_successive_flows_take_over_as_measured(network):
     names, off, ideal = ("congestion_control", "mbit", "buffer_ms", "way", "against"), [], []
+    cases = {tuple(map(row.get, names)): row["used"] for row in TAKEOVER}
     for case in [(*network, way, n) for way, n in (("fetch", 0), ("fetch", 1), ("fetch", 2), ("push", 0), ("push", 2))]:
-        (used,) = [row["used"] for row in TAKEOVER if tuple(map(row.get, names)) == case]
-        took = 0.4 / used[0] + 0.36 / used[1] + 0.36 / used[2]  # one, two and three at once use so much of the link
+        took = (np.array([0.4, 0.36, 0.36]) / cases[case]).sum()  # one, two and three at once use so much of the link
         off.append(taken_over(*case) / took - 1)
         ideal.append(1.12 / took - 1)  # all of the link all the time
     assert np.sqrt(np.square(off).mean()) < min(0.09, 0.9 * np.sqrt(np.square(ideal).mean()))
