@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,6 +127,12 @@ def bounds(kinds):
      [throughput(swept(Z=v), 4) for v in (1.0, 1.5, 2.0)]),
     ("mixed.json --sweep web.arrival_rate=0.5,1", "throughput[jobs]",
      [throughput(replace(MIXED, classes=[MIXED.classes[0], qn.JobClass("web", arrival_rate=v)])) for v in (0.5, 1.0)]),
+    ("several.json --population b=1 --sweep a.population=0,2", "throughput[b]",
+     [throughput(SEVERAL, (n, 1), at=1) for n in (0, 2)]),
+    ("mixed.json --sweep web.arrival_rate=30/min,1", "throughput[jobs]",
+     [throughput(replace(MIXED, classes=[MIXED.classes[0], qn.JobClass("web", arrival_rate=v)])) for v in (0.5, 1.0)]),
+    ("plain.json --population 4 --sweep cpu.servers=2,inf", "throughput",
+     [throughput(swept(qn.Station("cpu", service_time=0.3, servers=m)), 4) for m in (2, math.inf)]),
     ("several.json --sweep cpu.service_time[b]=500ms,50ms", "throughput[b]",
      [throughput(replace(SEVERAL, stations=[qn.Station("cpu", service_time={"a": 0.2, "b": v})]), at=1)
       for v in (0.5, 0.05)]),
@@ -174,6 +181,10 @@ def test_markdown_and_figures(run, told, examples):
 @pytest.mark.parametrize(("words", "message"), [
     ("several.json --population 3", "classes have populations of their own"),
     ("several.json --population c=3", "--population: class must be one of a, b, got 'c'"),
+    ("several.json --population a=3,a=4", "names a class twice"),
+    ("several.json --population a=3 --sweep a.population=1,2", "customers of a are specified by --population"),
+    ("plain.json --population 2,3 --marginals cpu", "--marginals is at one population, got 2"),
+    ("plain.json --population 2 --compare exact --solver markov", "different questions"),
     ("mixed.json --population web=3", "class must be one of jobs, got 'web'"),
     ("mixed.json --sweep web.arrival_rate=9", "open classes load station 'disk' to 2.7 of its capacity"),
     ("plain.json --population 2 --sweep gpu.service_time=1", "station or class must be one of cpu, disk, got 'gpu'"),

@@ -144,7 +144,7 @@ JMT_FILE = f"""<?xml version="1.0" encoding="UTF-8" standalone="no"?>
 </parameters><algParams><algType maxSamples="10000" name="MVA" tolerance="1.0E-7"/></algParams></model>
 """
 DEMANDS = [[0.01, 0.05], [0.0405, 0], [0.05, 0.05]]
-WHAT_IF = '<whatIf className="A" type="Number of Customers" values="1;2;5"/>'
+WHAT_IF = '<whatIf className="A" type="Customer Numbers" values="1;2;5"/>'
 
 
 def test_what_if_of_populations(tmp_path):

@@ -68,6 +68,12 @@ STARTS = [
     # Who ends in time takes nothing from what is to spare beside the first, decided at once.
     (qs.Backfill(), [job("running", 0, 4, 10), job("first", 1, 5, 5), job("short", 2, 1, 4), job("long", 2, 1, 50)], 6,
      [0, 10, 2, 2]),
+    # Two end together: all their nodes but those of the first are to spare.
+    (qs.Backfill(), [job("a", 0, 1, 100), job("b", 0, 1, 100), job("first", 1, 2, 5), job("long", 2, 1, 1000)], 3,
+     [0, 0, 100, 2]),
+    # Every start takes 15 s: the last would end at 47, the first that waits can start at 35.
+    (qs.Backfill(), [job("running", 0, 1, 20), job("first", 1, 2, 5), job("last", 22, 1, 10)],
+     qs.Nodes(2, start_seconds=15), [0, 35, 55]),
     (qs.ShortestJobFirst(), [job("a", 0, 4, 10), job("b", 1, 4, 9), job("c", 2, 4, 3)], 4, [0, 13, 10]),
     # The old job has 3 of 4 nodes, 60 node-seconds after 20 s; the new one then takes 2 for 20 s.
     (qs.LeastAttainedService((60.0,)), [job("old", 0, 3, 100), job("new", 1, 2, 20)], 4, [0, 20]),
