@@ -194,14 +194,6 @@ def test_dataset_size_as_argument():
         read("gpus,epoch_time\n4,60", dataset_size=-1)
 
 
-def test_the_packaged_tables():
-    cloud = read_measurements(DATA / "shakesmall-p100-throughputs.csv")
-    assert [(one.workers, one.steps_per_second) for one in cloud][:2] == [(1, 6.73), (2, 13.6)]
-    placed = read_measurements(DATA / "resnet50-t4-placements.csv")
-    assert (placed.strategy, cloud.strategy, len(placed)) == ("all-reduce", "", 112)
-    assert {one.fullest_node for one in placed} == {1, 2, 3, 4}
-
-
 def test_every_source_equals_the_file(tmp_path):
     pandas = pytest.importorskip("pandas")
     columns = {"nodes": [1, 2], "GPUs": [8, 16], "Step time (s)": [0.25, 0.3], "batch_size": [32, None]}
