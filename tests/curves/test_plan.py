@@ -237,7 +237,8 @@ def test_predicted_run_narrows_the_interval(data, asked, nodes, more):
     found = qm.next_measurement(curve)
     assert curve.profiled_workers < found.workers <= asked / 2
     assert (found.nodes is not None) == bool(nodes)
-    assert not nodes or found.workers == 8 * found.nodes
+    if nodes:
+        assert f"measure next: {found.nodes} nodes ({8 * found.nodes} GPUs) for a minute" in found.caption()
     X = qm.predict(data, workers=[found.workers], **more).steps_per_second[0]
     point = qm.Measurement(workers=found.workers, nodes=found.nodes, steps_per_second=float(X))
     given = {"throughputs": [point]} if isinstance(data, qm.Profile) else {}

@@ -157,24 +157,9 @@ def test_bad_schemes_are_refused(scheme, values, match):
         scheme(**values).units(np.array([1e9]))
 
 
-# What the package has not: a rewriting of rounds, a scheme and a collective, each a value made here
+# What the package has not: a collective, a value made here
 
 RANKS = qm.example_profile("ddp-alexnet-40")
-
-
-@dataclass(frozen=True)
-class Compressed(Buckets):
-    """Buckets that are compressed to half of their bytes after they are closed."""
-
-    def units(self, sizes):
-        return Buckets.units(self, sizes) / 2
-
-
-def test_own_scheme_reaches_predict():
-    plain, half = (qm.predict(RANKS, workers=[2, 8], scheme=one) for one in (Buckets(), Compressed()))
-    faster = qm.predict(RANKS, workers=[2, 8], scheme=Buckets(), bandwidth=2 * RANKS.cluster.bandwidth, latency=0.0)
-    assert np.all(plain.steps_per_second < half.steps_per_second)
-    np.testing.assert_allclose(half.steps_per_second, faster.steps_per_second, rtol=0.05)  # but for what is no link's
 
 
 @dataclass(frozen=True)
