@@ -55,6 +55,7 @@ CARELESS = {
         "--confidence 95": "write 0.95 for 95 %", "--confidence 0,9": "a decimal with a point",
         f"--seed {2**64}": "at most", "--seed abc": "got 'abc'", "--batch-size 1k": None,
         "--parameter-bytes 98": "write 98MB or 98B", "--measured 4": "must be like 4=1.74", "--measured 4=-1": "> 0",
+        "--measured 20000=1": "at most 10,000",
         "--measured 4@5=1.1": "write 5Gbit/s or 5MB/s", "--throughputs nowhere.csv": "nowhere.csv: cannot be read",
         "--plot x.jpg": "must end in one of .png", "--plot ''": "must not be empty", "--deadline 3h": "no such option",
         "--help-al": "mean '--help-all'", "--collective ring": "--collective applies to strategy 'all-reduce'",
@@ -251,6 +252,7 @@ def test_import_trace_refuses_other_files(run, tmp_path):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("<archive><sim/></archive>", "got <archive>; JMT exports a simulation model (.jsimg) to JMVA"),
+    ("workers,steps_per_second\n1,2\n", "throughputs; queuemodel predict takes them"),
     ('<model><parameters><classes><closedclass name="a" population="1"/></classes></parameters>'
      '<whatIf type="Service Demands" className="a" values="1;2"/></model>', "'Service Demands' of 'a'; take it out"),
 ])  # fmt: skip

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from queuemodel.base.errors import DataError
 from queuemodel.profile.logs import read_log
 from queuemodel.profile.measurements import Measurement, read_measurements
-
-DATA = Path(__file__).parent.parent.parent / "queuemodel/profile/data"
 
 
 def read(text, **options):
