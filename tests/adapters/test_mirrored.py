@@ -49,17 +49,6 @@ def test_waiting_for_data_is_no_computation(case):
     assert told["waited of 1 rank"] == pytest.approx(told["round_time of 1 rank"] - 0.31, abs=0.03)
 
 
-def test_small_packs_share_the_parameters():
-    """Two layers: packs of 204,000 and 40,000 bytes, the second of which waits for the first."""
-    profile = tiny("trace_n1", "trace_n2")
-    assert sorted({(one.ranks, one.rank) for one in profile.rounds}) == [(1, 0), (2, 0), (2, 1)]
-    for first, second in (one.buckets for one in two(profile)):
-        assert first.bytes + second.bytes == TRUTH["parameter_bytes"]
-        assert first.bytes == pytest.approx(204_000, rel=0.1)
-    computed = [one.computed for one in profile.rounds]
-    assert np.mean(computed) == pytest.approx(TRUTH["compute_s"], rel=0.15)  # waits of a busy machine are late
-
-
 @pytest.mark.parametrize("job", [TINY, MLP], ids=lambda job: job.name)
 def test_rounds_are_what_their_events_say(job, tmp_path):
     """A pack that waited for another was ready with the last kernel before; gradients are those that a run noted."""

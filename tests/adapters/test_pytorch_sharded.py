@@ -94,13 +94,6 @@ def test_steps_over_nccl_replay(job, strategy, kinds, gathered):
     assert took == pytest.approx(1 / measured(folder)[ranks], rel=0.03)
 
 
-@pytest.mark.parametrize("runs", [["trace_n4"], ["trace_n2", "trace_n4"]])
-def test_groups_inside_nodes_keep_their_size(runs):
-    profile = read(*(HSDP / run for run in runs))
-    assert profile.strategy == "hsdp"
-    assert profile.rounds[-1].groups == {"inside a node": 2, "across nodes": 2}
-
-
 def test_fixed_groups_across_nodes_are_refused(copied):
     """The shards' group is of neighbours in one run, and in the other of ranks of two nodes."""
 

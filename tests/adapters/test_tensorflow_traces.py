@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import recording
 
-from queuemodel import Cluster, QueueModelWarning
+from queuemodel import QueueModelWarning
 from queuemodel.adapters import read_tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
@@ -39,13 +39,9 @@ def waits(step):
     return {(o.kind, o.name): {step.operations[a].name for a in o.after} for o in step.operations}
 
 
-def test_given_values_are_kept():
-    assert read(ALEXNET).cluster == Cluster()
-    assert read(ALEXNET, buffer=0.0).cluster.origins == {"buffer": "given"}
-    assert read(ALEXNET, workers=1).cluster.workers == 1
-    refused(ALEXNET, "congestion_control", congestion_control="vegas")
-    for name in ("batch_size", "parameter_bytes", "workers"):
-        refused(ALEXNET, name, **{name: 0})
+def test_given_values_are_checked():
+    for name, wrong in {"workers": 0, "parameter_bytes": 0, "congestion_control": "vegas"}.items():
+        refused(ALEXNET, name, **{name: wrong})
 
 
 def test_waiting_for_data_is_reported():

@@ -1,6 +1,5 @@
 """The command line as its user types it: every command answers what the interface answers."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -238,10 +237,3 @@ def test_demo_profiles_predicts_and_draws(framework, said):
         assert low < predicted < high
     else:
         assert {one.ranks for one in recorded.rounds} == {1, 2}
-
-
-def test_missing_pytorch_names_its_installation(run, monkeypatch):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else real(name, *rest))
-    said = "a live run needs torch: pip install torch, or '.[torch]' in a checkout of queuemodel"
-    assert run("demo", "--framework", "torch", "-o", "demo") == (1, "", f"queuemodel: error: {said}\n")

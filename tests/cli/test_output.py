@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from queuemodel.cli import COMMANDS
-from queuemodel.scheduling import EqualShare, Nodes, read_workload, schedule
 from tests.oracles.recorded import DATA
 
 JOBS = "name,arrival_time,steps,speeds\na,0,100,power 0.8 2.5\n"
@@ -21,7 +20,6 @@ FILES = {
     "network.json": '{"format": "queuemodel-network", "version": 1, "stations": [{"name": "a", "service_time": 0.1}]}',
     "jobs.csv": JOBS, "throughputs.csv": "workers,steps_per_second\n1,2.0\n2,3.9\n4,6.0\n8,6.1\n",
     "i.csv": "name,price\na,1\n",
-    "many.csv": JOBS + "".join(f"b{n},{10 * n},4000,1:1 2:1.9 4:3.5 6:4.9\n" for n in range(9)),
 }  # fmt: skip
 
 #: Commands that print results without TensorFlow, on the files below.
@@ -80,17 +78,6 @@ def test_help_fits_80_columns(printed, command, monkeypatch):
         assert not {"--bucket-bytes", "--k", "--buffer"} & few
 
 
-@pytest.mark.parametrize("data", [
-    "resnet50-t4-placements.csv --batch-size 40", "ddp-alexnet-40.json --inside-bandwidth 25GB/s",
-])  # fmt: skip
-def test_gpus_and_ranks_per_node_agree(printed, data):
-    text, other = (printed(*f"predict {data} --workers 8 --{unit}-per-node 4 --format csv".split())
-                   for unit in ("gpus", "ranks"))  # fmt: skip
-    assert text == other
-    assert text.startswith("nodes,gpus,iterations_per_second")
-    assert text.splitlines()[1].startswith("2,8,")
-
-
 def test_notes_are_three_unless_explained(printed):
     short, whole = (printed("fit", "alexnet-60.json", *more) for more in ([], ["--explain"]))
     left_out = int(re.search(r"\((\d+) more: --explain\)\n$", short)[1])
@@ -140,22 +127,6 @@ def test_formats_agree_and_tables_fit(printed, told, command, monkeypatch):
 
 def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
-
-
-def test_failures_and_machines_reach_the_cluster(printed, told):
-    words = (
-        "schedule --workload many.csv --nodes 8 --policy equi --restart-seconds 20s --start-seconds 5s --seed 3 "
-        "--warmup 0.2 --mean-time-to-failure 2h --checkpoint-seconds 5min --nodes-per-machine 4 --spread-speed 0.7"
-    )
-    nodes = Nodes(8, restart_seconds=20.0, start_seconds=5.0, mean_time_to_failure=7200.0, checkpoint_seconds=300.0,
-                  nodes_per_machine=4, spread_speed=0.7)  # fmt: skip
-    truth = schedule(read_workload("many.csv", nodes=8), EqualShare(), nodes=nodes, seed=3, warmup=0.2)
-    found = told(f"{words} --records")["policies"]["equi"]
-    assert found["mean_response_time"] == truth.mean_response_time
-    assert sum(record["failures"] for record in found["records"]) == truth.failures.sum() > 0
-    jobs, whole = (rows_of(printed(*words.split(), "--format", "csv", *more)) for more in (["--records"], []))
-    assert [row["failures"] for row in jobs] == [str(record["failures"]) for record in found["records"]]
-    assert [row["mean_response_time"] for row in whole] == [str(truth.mean_response_time)]
 
 
 @pytest.mark.parametrize(("arguments", "shown"), [

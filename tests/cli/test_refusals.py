@@ -24,7 +24,7 @@ READERS = {
 }  # fmt: skip
 PREDICT, PLAN, COMPARE = (f"{command} alexnet-60.json" for command in ("predict", "plan", "compare"))
 RANKS, COMPARE_RANKS = (f"{command} ddp-alexnet-40.json" for command in ("predict", "compare"))
-AT_TWO, RANKS_AT_TWO = (f"simulate {name}.json --workers 2" for name in ("alexnet-60", "ddp-alexnet-40"))
+AT_TWO = "simulate alexnet-60.json --workers 2"
 SCHEDULE, STUDY = "schedule --workload jobs.csv --nodes 4", "schedule-study --policy fifo"
 
 pytestmark = pytest.mark.usefixtures("examples")
@@ -45,30 +45,25 @@ def test_missing_empty_and_folder_inputs(run, examples, command):
 #: Careless inputs by command, with what the one line says (status 1 or 2), or None where there is one reading.
 CARELESS = {
     "predict t.csv": {
-        "--workers 1-4": None, "--workers '1, 2, 4'": None, "--workers 1..4": None, "--workers [1,2,4]": None,
-        "--workers 4-1": "range is empty", "--workers 8,": "is not like", "--workers 0": "must be 1 to 10,000",
-        "--workers 1:2:3": "is not like 8, 1:32 or 1,2,4,8", "--workers=8 extra": "unexpected extra argument",
-        "--nodes 4": "give --gpus-per-node, or --workers", "--Workers 8": "did you mean '--workers'",
-        "--format JSON": "did you mean 'json'", "--strategy 'sync-ps '": "did you mean 'sync-ps'",
+        "--workers '1, 2, 4'": None, "--workers [1,2,4]": None, "--workers 4-1": "range is empty",
+        "--workers 8,": "is not like", "--workers 0": "must be 1 to 10,000",
+        "--workers=8 extra": "unexpected extra argument", "--nodes 4": "give --gpus-per-node, or --workers",
+        "--Workers 8": "did you mean '--workers'", "--format JSON": "did you mean 'json'",
         "--strategy ddp": "did you mean 'all-reduce'", "--strategy fsdp": None,
-        "--strategy FSDP2": "did you mean 'fsdp'", "--strategy zero": "give fsdp for stage 3",
-        "--parameters 7e9": "--parameters applies to throughputs of fsdp",
+        "--strategy zero": "give fsdp for stage 3", "--parameters 7e9": "--parameters applies to throughputs of fsdp",
         "--strategy ps": "give async-ps, or sync-ps for rounds", "--strategy k-sync": "needs a profile",
-        "--confidence 95%": None, "--confidence 95": "write 0.95 for 95 %",
-        "--confidence 0,9": "a decimal with a point", "--seed 1e3": None, f"--seed {2**64}": "at most",
-        "--seed abc": "got 'abc'", "--batch-size 1k": None, "--batch-size 1,024": None,
-        "--parameter-bytes 98": "write 98MB or 98B", "--parameter-bytes '98 megabytes'": None,
-        "--parameter-servers two": "got 'two'", "--measured 4": "must be like 4=1.74", "--measured 4=-1": "> 0",
-        "--measured 20000=1": "workers must be at most 10,000", "--measured 4@5=1.1": "write 5Gbit/s or 5MB/s",
-        "--throughputs nowhere.csv": "nowhere.csv: cannot be read", "--plot x.jpg": "must end in one of .png",
-        "--plot ''": "must not be empty", "--deadline 3h": "no such option", "--help-al": "mean '--help-all'",
-        "--collective ring": "--collective applies to strategy 'all-reduce'", "--k 3": "--k applies to strategy k-sync",
-        "--bandwidth 25G": "write 25Gbit/s or 25GB/s", "--bandwidth 1b/s": "at least 1000 bytes per second",
-        "--worker-speeds 1x4": "got '1x4'",
+        "--confidence 95": "write 0.95 for 95 %", "--confidence 0,9": "a decimal with a point",
+        f"--seed {2**64}": "at most", "--seed abc": "got 'abc'", "--batch-size 1k": None,
+        "--parameter-bytes 98": "write 98MB or 98B", "--measured 4": "must be like 4=1.74", "--measured 4=-1": "> 0",
+        "--measured 20000=1": "at most 10,000",
+        "--measured 4@5=1.1": "write 5Gbit/s or 5MB/s", "--throughputs nowhere.csv": "nowhere.csv: cannot be read",
+        "--plot x.jpg": "must end in one of .png", "--plot ''": "must not be empty", "--deadline 3h": "no such option",
+        "--help-al": "mean '--help-all'", "--collective ring": "--collective applies to strategy 'all-reduce'",
+        "--k 3": "--k applies to strategy k-sync", "--bandwidth 25G": "write 25Gbit/s or 25GB/s",
+        "--bandwidth 1b/s": "at least 1000 bytes per second", "--worker-speeds 1x4": "got '1x4'",
     },
     PREDICT: {
-        "--strateg sync-ps": "did you mean '--strategy'", "--method simulaton": "did you mean 'trace'",
-        "--strategy bound": "mean 'bounded-staleness'", "--strategy hogwild": "all-reduce, fsdp, hsdp, zero-1\n",
+        "--method simulaton": "did you mean 'trace'", "--strategy hogwild": "all-reduce, fsdp, hsdp, zero-1\n",
         "--method mva --worker-bandwidth 5MB/s": "method 'trace'",
         "--worker-bandwidth 5*2,4MB/s": "write 5Gbit/s or 5MB/s", "--buffer 12h": "it must be at most 10 seconds",
         "--method mva --transfer-order tic": "--transfer-order applies to the simulation only",
@@ -77,24 +72,19 @@ CARELESS = {
     "predict alexnet-60-throughputs.csv": {"--strategy sync-ps --bandwidth 10Gbit/s": "is not a change"},
     "predict resnet50-t4-placements.csv": {"--nodes 1 --workers 8": "give one"},
     "plan t.csv --batch-size 32 --epochs 1 --dataset-size 1e6": {
-        "--deadline 1h30m": None, "--deadline 03:00:00": None, "--deadline 3m": "write 3min",
-        "--deadline 1:30": "with its unit", "--price $2.50": None, "--price '2.50 USD'": None, "--price 1,000": None,
-        "--price free": "got 'free'", "--budget 100": "give --price too", "--throughput 0": "> 0",
-        "--min-efficiency 50%": None, "--min-efficiency 50": "write 0.5 for", "": "give a goal, like --deadline",
+        "--deadline 3m": "write 3min", "--price $2.50": None, "--price '2.50 USD'": None, "--price free": "got 'free'",
+        "--budget 100": "give --price too", "--throughput 0": "> 0", "": "give a goal, like --deadline",
         "--instances t.csv --throughput 5": "throughputs; queuemodel predict",
-        "--instances a.csv --price 1": "goes with --deadline", "--dataset-size 100,000 --price 1": None,
-        f"--dataset-size 1{'0' * 400} --price 1": "at most", "--epochs ten --price 1": "got 'ten'",
+        "--instances a.csv --price 1": "goes with --deadline",
     },
     "plan t.csv": {
-        "--price 1": "give --epochs and --dataset-size too", "--deadline 3": "write 3h, 3min or 3s",
+        "--price 1": "give --epochs and --dataset-size too",
         "--examples 1M --deadline 3h": "--batch-size: throughputs alone", "--steps 1M --deadline 3000h": None,
-        "--steps 1 --epochs 1 --batch-size 2 --price 1": "--epochs and --steps exclude each other",
-        "--tokens 1M --deadline 3h --batch-size 4": "counts examples, not tokens; give --examples or --steps",
         "--steps 1 --price 1 --currency ''": None, "--throughput 9": "--batch-size: throughputs alone",
     },
     PLAN: {
         "--node-price 2": "did you mean '--price'", "--wealth 100": "no such option '--wealth'; see ",
-        "--method mva --budget 100": "give --epochs and --price too", "--deadline 12s --epochs 0": "epochs",
+        "--method mva --budget 100": "give --epochs and --price too",
     },
     "report t.csv": {
         "": "Missing option", "-o page": "must end in", "-o page.html --show 99999": "at most 10,000",
@@ -102,25 +92,21 @@ CARELESS = {
     },
     "fit t.csv": {"--workers 8": "no such option", "--form single": "--form applies to", "--strategy fsdp": None},
     "fit resnet50-t4-placements.csv": {"--strategy sync-ps": "is of strategy all-reduce, fsdp, hsdp, zero-1, not"},
-    "next-measurement t.csv": {"--workers 20000": "1 to 10,000", "--strategy x": "is not one of"},
     RANKS: {
         "--strategy fsdp": "'fsdp' needs a table of step times or rates",
         "--ranks-per-node 8": "--inside-bandwidth, that between two ranks of a node, like 300GB/s",
         "--inside-bandwidth 8GB/s": "--inside-bandwidth requires --gpus-per-node", "--oversubscription 2": "give both",
         "--parameter-servers 2": "--parameter-servers applies to", "--bucket-bytes 25MB/s": "write 25MB\n",
-        "--scheme DDP": "'ddp'", "--collective halvingdoubling": "'halving-doubling'", "--latency 50": "50us or 50ms",
+        "--collective halvingdoubling": "'halving-doubling'",
         "--transfer-order tic": "--transfer-order applies to training on parameter servers",
     },
     "simulate alexnet-60.json": {"": "--workers"},
     AT_TWO: {
-        "--workers 20000": "at most 10,000", "--steps 1e12": "at most", "--buffer 12": "12us or 12ms",
-        "--straggler-probability 50 --straggler-slowdown 2": "write 0.5 for 50 %",
-        "--congestion-control BBR": "did you mean 'bbr'", "--trace t.json": "did you mean '--chrome-trace'",
+        "--steps 1e12": "at most", "--trace t.json": "did you mean '--chrome-trace'",
         "--batch-size 64": "does not apply", "--chrome-trace t.csv": "must end in one of .json, .json.gz",
-        "--parameter-servers 1e8": "at most 1,000", "--straggler-probability 0.1": "give both",
-        "--plot a.png": "use --chrome-trace", "--scheme ddp": "scheme applies to strategy 'all-reduce'",
+        "--straggler-probability 0.1": "give both", "--plot a.png": "use --chrome-trace",
+        "--scheme ddp": "scheme applies to strategy 'all-reduce'",
     },
-    RANKS_AT_TWO: {"--plot a.gif": "must end in", "--scheme hovorod": "did you mean 'horovod'"},
     COMPARE: {
         "--plot losses.png": "--problem", "--problem logistic --plot losses.txt": "must end in",
         "--target-loss 0.1": "--target-loss is for training a --problem", "--seed 0": "--seed is for training",
@@ -128,14 +114,13 @@ CARELESS = {
     },
     COMPARE_RANKS: {
         "--strategy all-reduce": "did you mean 'sync'", "--strategy fsdp": "squarm-ring\n",
-        "--strategy async-ps": "parameter server", "--price 2": "needs a time", "--strategy localsgd": "'local-sgd'",
-        "--chance 90 --deadline 1h": "write 0.9 for", "--convergence t.csv": "throughputs; queuemodel predict",
+        "--strategy async-ps": "parameter server", "--price 2": "needs a time",
+        "--convergence t.csv": "throughputs; queuemodel predict",
         "--workers 2,4 --report page.html": "--report shows one number of workers",
     },
     "compare t.csv": {"": "throughputs"},
     "solve parameter-server-network.json": {
-        "--population 1-5": None, "--population 0": "1 to 1,000,000", "--population x": "not like",
-        f"--population {10**6 + 1}": "numbers must be 1 to 1,000,000",
+        "--population 0": "1 to 1,000,000", f"--population {10**6 + 1}": "numbers must be 1 to 1,000,000",
     },
     SCHEDULE: {
         "": "--policy", "--policy fiffo": "did you mean 'fifo'", "--policy greedy:flor=1": "did you mean 'floor'",
@@ -145,21 +130,15 @@ CARELESS = {
         "--workload jobs.csv": "--nodes", "--nodes 4": "--workload", "--workload nowhere.csv --nodes 4": "nowhere.csv",
     },
     f"{STUDY} --jobs 5 --nodes 4 --replications 2": {
-        "--load 70%": None, "--load 70": "at most 10", "--n-jobs x": "got 'x'",
-        "--restart-seconds 30": "write 30h, 30min or 30s", "--output out.csv": "must end in one of .json, .json.gz",
-        "--backend rai": "did you mean 'ray'", "--mean-time-to-failure 0": "must be a number > 0",
+        "--load 70": "at most 10", "--n-jobs x": "got 'x'", "--restart-seconds 30": "write 30h, 30min or 30s",
+        "--output out.csv": "must end in one of .json, .json.gz", "--backend rai": "did you mean 'ray'",
+        "--mean-time-to-failure 0": "must be a number > 0",
         "--spread-speed 0.5": "without effect unless --nodes-per-machine",
         "--checkpoint-seconds 5min": "without effect unless --mean-time-to-failure",
-        "--nodes-per-machine 65 --spread-speed 0.5": "must be at most", "--nodes 99999999": "at most",
+        "--nodes-per-machine 65 --spread-speed 0.5": "must be at most",
     },
-    "profile mlp": {
-        "--steps 0": "--steps must be", "--ranks -1": "--ranks: not for", "--time-limit 10": "10h, 10min or 10s",
-        "-o out.csv": "must end in one of .json, .json.gz",
-    },
-    "profile": {
-        "transfromer": "did you mean 'transformer'",
-        "--framework torch queuemodel.adapters.pytorch.examples:mlp -o out.csv": "must end in one of .json",
-    },
+    "profile mlp": {"-o out.csv": "must end in one of .json, .json.gz"},
+    "profile": {"--framework torch queuemodel.adapters.pytorch.examples:mlp -o out.csv": "must end in one of .json"},
     "predict": {
         "''": "", "folder": "not a profile", "empty.csv": "the file is empty", "help": "cannot be read",
         "": "Missing argument",
@@ -250,8 +229,6 @@ def test_import_trace_refuses_other_files(run, tmp_path):
     told(tmp_path / "nowhere", "nowhere")
     told(empty, "empty: no traces in it; PyTorch's *.pt.trace.json[.gz] expected, or TensorFlow's *.pb[.gz]")
     told(empty, "batch-size", batch_size=0)
-    told(empty, "there is no folder", output=tmp_path / "no" / "p.json")
-    told(empty, "p.csv", "must end in one of .json, .json.gz", output=tmp_path / "p.csv")
     (empty / "trace_rank0.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
     told(empty, "trace_rank0.json", "end in .pt.trace.json")
     told(empty / "trace_rank0.json", "give the folder")
@@ -276,7 +253,6 @@ def test_import_trace_refuses_other_files(run, tmp_path):
 @pytest.mark.parametrize(("text", "message"), [
     ("<archive><sim/></archive>", "got <archive>; JMT exports a simulation model (.jsimg) to JMVA"),
     ("workers,steps_per_second\n1,2\n", "throughputs; queuemodel predict takes them"),
-    ("[]", "JSON with nothing in it that is known"),
     ('<model><parameters><classes><closedclass name="a" population="1"/></classes></parameters>'
      '<whatIf type="Service Demands" className="a" values="1;2"/></model>', "'Service Demands' of 'a'; take it out"),
 ])  # fmt: skip

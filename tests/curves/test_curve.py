@@ -110,19 +110,6 @@ def test_rows_and_json_hold_the_curve(rounds, synchronous, per_node):
     assert (cheapest.workers, cheapest.cost) == (N[n], pytest.approx(140 / X[n] / 3600 * 1.8 * nodes[n]))
 
 
-def test_barriers_count_iterations():
-    """Of 4 workers, a barrier makes a quarter of their steps an iteration, and k-sync one of k."""
-    for strategy, steps in (({"strategy": "async-ps"}, None), ({"strategy": "sync-ps"}, 4),
-                            ({"strategy": "k-batch-async", "k": 2}, 2)):  # fmt: skip
-        curve = qm.fit(profile(), **strategy).throughput([2, 4])
-        row, unit = curve.to_rows()[1], "iterations" if steps else "steps"
-        assert row[f"{unit}_per_second"] == pytest.approx(curve.at(4) / (steps or 1))
-        assert [key for key in row if key.endswith("_per_second")] == [f"{unit}_per_second", "examples_per_second"]
-        assert f": {curve[4].value:.3g} {unit}/s (" in curve.answer()
-        assert ("iterations_per_second_low" in curve.to_dict()) == bool(steps)
-        assert plot_throughput(curve).get_ylabel() == f"throughput ({'examples' if steps else 'steps'}/s)"
-
-
 def test_sequences_count_tokens():
     rows = {"nodes": [1, 2], "gpus_per_node": [8, 8], "step_time": [1.0, 1.1], "global_batch_size": [16, 32]}
     curve = qm.predict(rows | {"sequence_length": [4096, 4096]}, workers=[8, 16])
@@ -274,10 +261,6 @@ def test_frames_have_index_and_units():
     ]  # fmt: skip
     assert frames["nodes"].attrs["confidence"] == 0.9
     assert TABLE.throughput([4, 8, 16]).to_frame().index.name == "gpus"  # two sizes of one node
-    recorded = qm.example_profile("ddp-alexnet-40")
-    frame = recorded.to_frame()
-    assert frame["round_time"].tolist() == [one.round_time for one in recorded.rounds]
-    assert frame.attrs["units"]["computed"] == "s"
     assert ROUNDS.parameters.to_frame().loc["latency", "value"] == ROUNDS.parameters["latency"].value
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -27,11 +26,6 @@ def spaced(rates, *, spread, servers=1, each=1, start=1, batch_size=9, **more):
 
 
 SATURATING = spaced([1.0, 2.0, 2.9, 3.6, 4.0, 4.1, 4.1, 4.1], spread=[0.1], batch_size=10, dataset_size=36_000)
-
-
-def only(plan):
-    (choice,) = plan.choices
-    return choice
 
 
 RATES = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=40)
@@ -112,63 +106,51 @@ def test_kinds_of_work_share_one_law():
     assert plans == ["1,000,000 steps of each worker to train", "1,000,000 iterations to train"]
 
 
-def test_recommendation_has_its_probability():
-    """3,600 steps in 1,800 s are 2 a second: 2.0 on two workers, with a lower end of 1.8; 2.61 on three."""
-    plan = qm.plan(SATURATING, epochs=1, deadline="30min")
-    assert (only(plan).workers, only(plan).workers_point, only(plan).probability) == (3, 2, 0.95)
-    said = "3 workers meet 30 min with 95 % probability, 2 workers by the point estimate: 20.7 min (18.8 to 23 min)"
-    assert plan.answer() == f"{said}; 90 % intervals"
+ON_EIGHT = spaced(64 / (1 + 64 / np.arange(1, 65)), spread=[0.05], each=8, servers=0, batch_size=1, dataset_size=3600)
+HALF_HOUR = {"epochs": 1, "deadline": "30min"}
+EUROS = {"epochs": 1, "price_per_node_hour": 2500, "currency": "EUR"}
+TOO_MUCH = {"epochs": 100, "deadline": 12 * 3600, "budget": 50, "price_per_node_hour": 1.0, "throughput": 82}
+
+
+@pytest.mark.parametrize(("curve", "asked", "answer", "besides"), [
+    (SATURATING, HALF_HOUR, "3 workers meet 30 min with 95 % probability, 2 workers by the point estimate: 20.7 min "
+     "(18.8 to 23 min); 90 % intervals", []),
+    (replace(SATURATING, confidence=0.95), HALF_HOUR, "3 workers meet 30 min with 97.5 % probability", []),
+    (SATURATING, {"throughput": 40.5}, "6 workers train at least 40.5 examples/s by the point estimate only",
+     ["at least 40.5 examples/s: no number of workers on the curve has 95 % probability"]),
+    (SATURATING, EUROS, "3 workers cost least: 20.7 min (18.8 to 23 min), 3,448 EUR (3,135 to 3,831 EUR); 90 % "
+     "intervals", ["at 2,500 EUR per node and hour"]),
+    (SATURATING, TOO_MUCH, "within 12 h is not met: 6 workers come nearest, to 24.4 h; it needs 2.03 times the "
+     "throughput", ["a budget of 50 is not met: 3 workers come nearest, to 138",
+                    "at least 82 examples/s is not met: 6 workers come nearest, to 41 examples/s; it needs 2 times"]),
+    (SATURATING, {"min_efficiency": 0.01}, "8 workers", ["are the most on the curve; predict more"]),
+    (ON_EIGHT, {"epochs": 1, "deadline": 1500}, "1 node (3 GPUs) meets 25 min with 95 % probability", []),
+])  # fmt: skip
+def test_answer_states_probability_and_shortfall(curve, asked, answer, besides):
+    plan = qm.plan(curve, **asked)
+    assert plan.answer().startswith(answer)
+    assert all(text in plan.caption() for text in besides)
+
+
+def test_rows_of_met_and_unmet_goals():
+    plan = qm.plan(SATURATING, **HALF_HOUR)
     for deadline in ("0.5h", timedelta(minutes=30), pytest.importorskip("pandas").Timedelta("30min")):
         assert repr(qm.plan(SATURATING, epochs=1, deadline=deadline)) == repr(plan)
     assert plan._shown_rows()[0] == {
         "goal": "smallest within 30 min", "workers": 3, "point estimate": 2, "time": "20.7 min (18.8 to 23 min)"
     }  # fmt: skip
-    wide = replace(SATURATING, confidence=0.95)
-    assert "with 97.5 % probability" in qm.plan(wide, epochs=1, deadline="30min").answer()
-    last = qm.plan(SATURATING, throughput=40.5)  # 41 a second, of which the lower end is 36.9
-    assert (only(last).workers, only(last).probability) == (6, None)
-    assert last.answer() == "6 workers train at least 40.5 examples/s by the point estimate only"
-    assert last.notes()[0] == "at least 40.5 examples/s: no number of workers on the curve has 95 % probability"
-    paid = qm.plan(SATURATING, epochs=1, price_per_node_hour=2500, currency="EUR")
-    said = "3 workers cost least: 20.7 min (18.8 to 23 min), 3,448 EUR (3,135 to 3,831 EUR); 90 % intervals"
-    assert paid.answer() == said
-    assert paid._shown_rows()[0]["cost (EUR)"] == "3,448"
-    assert "at 2,500 EUR per node and hour" in paid.caption()
-
-
-def test_machines_are_whole_nodes():
-    X = 64 * np.arange(1, 65) / (64 + np.arange(1, 65))
-    curve = spaced(X, spread=[0.05], each=8, servers=0, batch_size=1, dataset_size=3600)
-    for deadline, workers, nodes in ((220, 24, 3), (3600 / 0.95 / X[23], 24, 3), (3600 / X[23], 32, 4), (1500, 3, 1)):
-        plan = qm.plan(curve, epochs=1, deadline=deadline)
-        assert (only(plan).workers, only(plan).nodes) == (workers, nodes)
-        assert plan._shown_rows()[0].items() >= {"nodes": nodes, "GPUs": workers}.items()
-    assert plan.answer().startswith("1 node (3 GPUs) meets 25 min with 95 % probability")
-    said = r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
-    with pytest.raises(qm.ModelError, match=said):
-        qm.plan(spaced([1.0, 2.0], spread=[0.1], each=8, start=9), throughput=1)
-
-
-def test_unmet_goals_state_the_shortfall():
-    """4.1 steps of 10 examples a second: 100 epochs of 36,000 examples take 24.4 h and cost at least 97.6."""
-    goals = {"deadline": 12 * 3600, "budget": 50, "price_per_node_hour": 1.0, "throughput": 82}
-    plan = qm.plan(SATURATING, epochs=100, **goals)
-    said = plan.caption()
-    assert plan.answer() == (
-        "within 12 h is not met: 6 workers come nearest, to 24.4 h; it needs 2.03 times the throughput"
-    )
-    assert said.count("within 12 h is not met") == 1
-    assert "a budget of 50 is not met: 3 workers come nearest, to 138" in said
-    assert "at least 82 examples/s is not met: 6 workers come nearest, to 41 examples/s; it needs 2 times" in said
+    assert qm.plan(SATURATING, **EUROS)._shown_rows()[0]["cost (EUR)"] == "3,448"
+    assert qm.plan(ON_EIGHT, epochs=1, deadline=220)._shown_rows()[0].items() >= {"nodes": 3, "GPUs": 24}.items()
     assert not qm.plan(SATURATING, epochs=1, deadline=12 * 3600).remarks
     plan = qm.plan(SATURATING, epochs=10, deadline=1.0, min_efficiency=0.9)
+    assert "are the most on the curve" not in plan.caption()
     assert [row["workers"] for row in plan.to_rows()] == [None, 2]
     assert json.loads(plan.to_json())["note"] == "; ".join([*plan.remarks, "360,000 examples to train"])
     assert list(plan.to_frame()["goal"]) == [c.goal for c in plan.choices]
     assert "<table" in plan._repr_html_()
-    for floor, marked in ((0.01, True), (0.99, False)):
-        said = qm.plan(SATURATING, min_efficiency=floor).caption()
-        assert bool(re.search(f"efficiency >= {floor}: .* are the most on the curve; predict more", said)) is marked
+    said = r"\Aplan: no number of workers on the curve fills nodes of 8; predict multiples"
+    with pytest.raises(qm.ModelError, match=said):
+        qm.plan(spaced([1.0, 2.0], spread=[0.1], each=8, start=9), throughput=1)
 
 
 WITH_EPOCHS = {"epochs": 1, "deadline": 1}
@@ -209,6 +191,8 @@ def test_other_curves_are_refused():
         qm.plan(replace(SATURATING, unit="tokens"), deadline=3, examples=1)
     with pytest.raises(qm.ModelError, match="curve must be a ThroughputCurve, got Profile; predict gives one"):
         qm.plan(example_profile("alexnet-60"), throughput=1)
+    with pytest.raises(qm.ModelError, match="no model"):
+        qm.next_measurement(SATURATING)
 
 
 PROFILE, ROUNDS = example_profile("alexnet-60"), example_profile("ddp-alexnet-40")
@@ -253,18 +237,13 @@ def test_predicted_run_narrows_the_interval(data, asked, nodes, more):
     found = qm.next_measurement(curve)
     assert curve.profiled_workers < found.workers <= asked / 2
     assert (found.nodes is not None) == bool(nodes)
+    if nodes:
+        assert f"measure next: {found.nodes} nodes ({8 * found.nodes} GPUs) for a minute" in found.caption()
     X = qm.predict(data, workers=[found.workers], **more).steps_per_second[0]
     point = qm.Measurement(workers=found.workers, nodes=found.nodes, steps_per_second=float(X))
     given = {"throughputs": [point]} if isinstance(data, qm.Profile) else {}
     after = qm.predict(data if given else [*data, point], workers=[asked], **more, **given)
     assert width(after) < 0.95 * width(curve)
-
-
-def test_whole_nodes_name_their_gpus():
-    found = qm.next_measurement(qm.fit(ON_NODES).throughput([128]))
-    assert found.workers == 8 * found.nodes
-    assert found.to_rows()[0]["nodes"] == found.nodes
-    assert f"measure next: {found.nodes} nodes ({found.workers} GPUs) for a minute" in found.caption()
 
 
 def test_uninformative_runs_are_not_recommended():
@@ -279,8 +258,3 @@ def test_uninformative_runs_are_not_recommended():
     uncertain = qm.predict(ROUNDS, workers=[16])  # control
     found = qm.next_measurement(uncertain)
     assert f"to narrow it: measure {found.run} for a minute" in uncertain.notes()
-
-
-def test_curve_without_model_is_refused():
-    with pytest.raises(qm.ModelError, match="no model"):
-        qm.next_measurement(replace(qm.fit(POINTS).throughput([8]), model=None))

@@ -218,19 +218,6 @@ def test_true_network_is_identified(truth, trip):
     assert "does not fit" not in found.note
 
 
-def test_contradictions_widen_and_are_noted():
-    profile = profile_of(two_layers())
-    settings = {"workers": [4, 8], "replications": 1, **FAST}
-    before = trace_curve(profile, **settings)
-    x = before.at(4)
-    agree, differ = (trace_curve(profile, measured=[of(4, x), of(4, y * x)], **settings) for y in (1.02, 1.5))
-    wide, narrow, wider = (one.upper / one.lower for one in (before, agree, differ))
-    assert narrow[0] < wide[0] < wider[0]
-    assert narrow[1] < min(wide[1], wider[1])
-    assert "does not fit" in differ.note
-    assert "does not fit" not in agree.note
-
-
 def test_tracing_slows_machines_not_links():
     profile = example_profile("alexnet-60")
     settings = {"workers": [1, 2, 8], "steps": 400, "replications": 1}

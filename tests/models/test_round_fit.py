@@ -176,16 +176,6 @@ def test_one_recorded_rank_widens_the_interval(rank):
     assert np.all(width > np.maximum(2 * 1.64 * 0.08, 1.5 * usual))
 
 
-@pytest.mark.parametrize(("change", "match"), [
-    ({"rank": 2}, "rank"), ({"round_time": -1.0}, "round_time"), ({"round_time": 1e6}, "round_time"),
-    ({"computed": 1.01}, "within round_time"),
-    ({"buckets": [Bucket(1, 0.9, 0.9, 1.0), Bucket(1, 0.1, 0.1, 0.2)]}, "order"),
-])  # fmt: skip
-def test_impossible_rounds_are_refused(change, match):
-    with pytest.raises(qm.DataError, match=match):
-        Round(**{"rank": 0, "ranks": 2, "number": 1, "round_time": 1.0, "computed": 0.9} | change)
-
-
 # Ranks that wait for input which is loaded ahead
 
 COMPUTED = 0.2

@@ -17,7 +17,6 @@ from queuemodel.models import (
     fit_rounds,
     plot_round,
     round_time,
-    simulate,
     simulate_rounds,
 )
 from queuemodel.profile import Round
@@ -372,13 +371,3 @@ def test_recorded_round_is_drawn():
         ends = [bars[k].get_x() + bars[k].get_width() for k in (0, 2)]
         assert ends == pytest.approx([bucket.ready, bucket.end])
         assert bars[1].get_width() == pytest.approx(max(bucket.begin - bucket.ready, 0))
-
-
-def test_simulate_answers_every_strategy():
-    steps, about = example_profile("alexnet-60"), {"workers": 3, "steps": 100, "seed": 1}
-    free, late, counted = (simulate(steps, **about, **asked).throughput for asked in (
-        {}, {"strategy": "sync-ps"}, {"strategy": "k-batch-async", "k": 2}))  # fmt: skip
-    assert free > 1.1 * late
-    assert counted == pytest.approx(free)
-    with pytest.raises(qm.ModelError, match="'k-batch-sync' needs k"):
-        simulate(steps, strategy="k-batch-sync", **about)

@@ -238,15 +238,6 @@ def test_unfilled_link_scales_until_full(method):
     assert queued.at(4) < 1.02 * 1e6 / SIZE  # it was the link
 
 
-def test_slow_connections_queue_only_when_full():
-    profile, n = at_rates(ERRATIC, bandwidth=8e6, **SHARED), np.arange(1, 13)
-    X = asked(profile, n).steps_per_second
-    np.testing.assert_allclose(X, np.minimum(n * X[0], LINK_EFFICIENCY * 8e6 / SIZE), rtol=0.03)
-    full = at_rates([4e6, 4.1e6, 3.9e6] * 2, bandwidth=4e6, **SHARED)  # control: these queue
-    X = asked(full, [1, 2, 3]).steps_per_second
-    assert (X[1:] < 0.95 * np.minimum([2 * X[0], 3 * X[0]], LINK_EFFICIENCY * 4e6 / SIZE)).any()
-
-
 @pytest.mark.parametrize("method", ["trace", "mva"])
 def test_the_interval_spans_what_nobody_knows(method):
     """From all workers getting together what one does to what only full links hold up (mean-value analysis)."""

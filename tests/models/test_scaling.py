@@ -182,13 +182,6 @@ def test_unmeasured_growth_is_assumed():
     assert more.upper[0] / more.lower[0] < 0.8 * width
 
 
-def test_two_rows_of_one_node():
-    curve = table("1 1 1.0\n1 8 1.6", workers=[1, 8], gpus_per_node=8)
-    assert curve.steps_per_second == pytest.approx([1.0, 5.0], rel=0.03)
-    assert curve.efficiency == pytest.approx([1.0, 0.625], rel=0.03)
-    assert [of(curve.model, name).identified for name in ("inside a node", "between nodes")] == [True, False]
-
-
 def test_efficiency_relates_to_smallest_group():
     curve = table("8 50\n16 82", strategy="all-reduce", ranks_per_node=8, workers=[8, 16, 32])
     assert curve.efficiency[:2] == pytest.approx([1.0, 0.82], rel=0.02)
@@ -208,15 +201,6 @@ def test_fast_growth_is_no_outlier():
     assert "outlier" not in curve.note
     assert "faster than in most published jobs" in curve.note
     assert curve.steps_per_second[:3] == pytest.approx([2.0, 1.33, 1.0], rel=0.12)
-
-
-def test_work_has_the_table_unit():
-    tokens = {"nodes": [1, 2], "gpus": [8, 16], "tokens_per_second": [8e4, 15e4], "bs": [4, 4], "seqlen": [512, 512]}
-    curve = qm.predict(qm.read_measurements(tokens), workers=[8, 32])
-    for found in (curve.examples_per_second[0], curve.to_rows()[0]["tokens_per_second"]):
-        assert found == pytest.approx(8e4, rel=0.03)
-    assert curve.plot().get_ylabel() == "throughput (tokens/s)"
-    assert qm.plan(curve, throughput=1e5).choices[0].goal == "at least 100,000 tokens/s"
 
 
 def test_outliers_are_named():
@@ -241,32 +225,11 @@ def test_whole_nodes_give_a_curve(rows):
         assert curve.at(int(gpus)) == pytest.approx(gpus / seconds, rel=0.05), nodes
 
 
-@pytest.mark.parametrize(("text", "strategy"), [
-    ("workers,step_time\n1,0.5\n4,0.6\n", "all-reduce"), ("workers,iterations_per_second\n1,2\n4,1.7\n", "all-reduce"),
-    ("workers,steps_per_second\n1,2\n4,6.8\n", "async-ps"),
-])  # fmt: skip
-def test_columns_say_how_a_job_trains(tmp_path, text, strategy):
-    (tmp_path / "t.csv").write_text(text)
-    curve = qm.predict(tmp_path / "t.csv", workers=[1, 4])
-    assert curve.method.startswith(strategy)
-    assert "assum" in curve.assumption
-
-
 def test_smaller_parameters_are_never_slower():
     rates = [qm.predict([group(1, 0.5)], strategy="async-ps", parameter_bytes=size, workers=[1, 64]).at(64)
              for size in (1e7, 1e6, 1e5)]  # fmt: skip
     assert rates == sorted(rates)
     assert rates[-1] == pytest.approx(32, rel=0.05)
-
-
-def test_server_curve_keeps_its_bounds():
-    curve = table("1 2.0\n4 7.9", strategy="async-ps", workers=[1, 4, 8, 16, 32])
-    assert np.all(curve.bound_lower <= curve.steps_per_second)
-    assert np.all(curve.steps_per_second <= curve.bound_upper)
-    assert np.all(np.diff(curve.steps_per_second) >= 0)
-    assert np.isfinite(curve.saturation_workers)
-    spent = curve.residence_time.sum(axis=1) + curve.think_time
-    np.testing.assert_allclose(spent, curve.workers / curve.steps_per_second, rtol=1e-6)  # Little's law
 
 
 @pytest.mark.parametrize("strategy", ["async-ps", "sync-ps", "all-reduce"])
@@ -426,26 +389,7 @@ def test_fewer_bytes_move_the_knee():
     assert knees[0] > knees[1]
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    *((name, "did you mean 'fsdp'") for name in ("fsdp1", "fsdp2", "zero3", "zero-3", "deepspeed", "FSDP")),
-    *((name, "did you mean 'zero-1'") for name in ("zero1", "zero2", "zero-2")),
-    ("zero", "give fsdp for stage 3, zero-1 for stages 1 and 2"),
-])  # fmt: skip
-def test_other_names_of_strategies(name, said):
-    with pytest.raises(qm.ModelError, match=said):
-        qm.Scenario(strategy=name)
-
-
-@pytest.mark.parametrize("strategy", SHARDED)
-@pytest.mark.parametrize("profile", ["alexnet-60", "ddp-alexnet-40"])
-def test_server_profiles_give_no_shards(strategy, profile):
-    for ask in (qm.predict, qm.fit):
-        with pytest.raises(qm.ModelError, match=f"{strategy}.* needs a table of step times or rates"):
-            ask(qm.example_profile(profile), strategy=strategy)
-
-
 @pytest.mark.parametrize(("asked", "said"), [
-    ({"parameters": 7e9}, "parameters applies to throughputs of fsdp"),
     ({"strategy": "fsdp", "sparse_gradients": True}, "sparse_gradients applies to throughputs of sync-ps"),
     ({"strategy": "fsdp", "parameters": 0}, "parameters must be finite and > 0"),
     ({"strategy": "fsdp", "precision": "fp32"}, "precision requires parameters; give both"),

@@ -27,10 +27,6 @@ def on_network(recorded, congestion_control, buffer=None):
     return msgspec.structs.replace(recorded, cluster=msgspec.structs.replace(recorded.cluster, **known))
 
 
-def noisy(rng, count=40, **means):
-    return [step(**{k: v * rng.gamma(100, 0.01) for k, v in means.items()}) for _ in range(count)]
-
-
 def parameter(model, name):
     """The fitted parameter of this name."""
     return next(one for one in model.parameters if one.name == name)

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from queuemodel.base.errors import DataError
 from queuemodel.profile.logs import read_log
 from queuemodel.profile.measurements import Measurement, read_measurements
-
-DATA = Path(__file__).parent.parent.parent / "queuemodel/profile/data"
 
 
 def read(text, **options):
@@ -192,14 +189,6 @@ def test_dataset_size_as_argument():
     assert same(read("gpus,epoch_time,bs\n4,60,10", dataset_size=6000), [m(4, 10, batch_size=10)])
     with pytest.raises(DataError, match="dataset_size must be a whole number"):
         read("gpus,epoch_time\n4,60", dataset_size=-1)
-
-
-def test_the_packaged_tables():
-    cloud = read_measurements(DATA / "shakesmall-p100-throughputs.csv")
-    assert [(one.workers, one.steps_per_second) for one in cloud][:2] == [(1, 6.73), (2, 13.6)]
-    placed = read_measurements(DATA / "resnet50-t4-placements.csv")
-    assert (placed.strategy, cloud.strategy, len(placed)) == ("all-reduce", "", 112)
-    assert {one.fullest_node for one in placed} == {1, 2, 3, 4}
 
 
 def test_every_source_equals_the_file(tmp_path):

@@ -129,14 +129,6 @@ def test_measured_gathers_narrow_a_table():
         assert abs(errors["alone"]) > 0.2
 
 
-def test_changes_are_judged_by_rounds():
-    comparison, _ = sharded.compare_sharded(SHARDED / "fsdp-gpt8-60")
-    rate = float(comparison.curve.iterations_per_second[0])
-    one = sharded.Changed("series", {"accumulation": 4}, 3, rate / 1.1, comparison.curve)
-    assert abs(one.error - 0.1) < 1e-9
-    assert '{"accumulation": 4} | 3 | +10.0%' in sharded.changes_table([one])
-
-
 def test_nccl_latency_on_many_nodes():
     for by_nodes in all_reduce_times().values():
         links = {law: of_two_nodes(law, *by_nodes[2]) for law in (NCCL(), Ring())}

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the accelerator takes the place of torch.cpu's streams")
 
 from testbed.rounds import sharded_job  # noqa: E402
-from testbed.rounds.accelerator import Engine, Event, Stream, install  # noqa: E402
+from testbed.rounds.accelerator import Engine, Stream  # noqa: E402
 
 LIMIT = 20.0  # seconds for what cannot take long, and never comes if the order is wrong
 
@@ -69,43 +69,6 @@ def test_work_waits_for_an_event():
     assert not late.over.is_set()
     after.opened.set()
     finish(late)
-
-
-def test_stream_waits_are_transitive():
-    first, between, last, gate = Stream(), Stream(), Stream(), Gate()
-    work = first.issue(Engine(), "work", gate)
-    between.wait_stream(first)  # and has no work of its own
-    last.wait_stream(between)
-    waiting = last.issue(Engine(), "waiting", nothing)
-    assert gate.begun.wait(LIMIT)
-    assert not waiting.start
-    gate.opened.set()
-    last.synchronize()
-    assert work.end <= waiting.start
-    assert last.query()
-    last.wait_event(Event())  # never recorded: holds nothing
-    last.wait_event(None)
-    finish(last.issue(Engine(), "work", nothing))
-
-
-def test_torch_uses_the_streams(monkeypatch):
-    for name in ("Stream", "Event", "_default_cpu_stream", "_current_stream"):
-        monkeypatch.setattr(torch.cpu, name, getattr(torch.cpu, name))
-    install()
-    default, other = torch.cpu.current_stream(), torch.cpu.Stream()
-    with torch.cpu.stream(other):
-        gate = Gate()
-        work = torch.cpu.current_stream().issue(Engine(), "work", gate)
-        event = torch.cpu.Event()
-        event.record()
-    assert work.stream == other.number
-    assert torch.cpu.current_stream() is default
-    assert not default.pending
-    event.wait()
-    assert default.pending == {work}
-    gate.opened.set()
-    event.synchronize()
-    assert work.over.is_set()
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])

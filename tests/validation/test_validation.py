@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="reading the testbed's traces needs TensorFlow")
 
 from queuemodel.simulator import estimate_links, simulate_operations
-from validation import model_errors, series
+from validation import model_errors
 from validation.__main__ import HERE, table
 from validation.data_parallel import compare_data_parallel
 from validation.half_synchronous import half_synchronous
@@ -197,16 +197,6 @@ def test_windows_spread_as_renewals(seconds):
     assert found == pytest.approx(CV * (STEP / seconds) ** 0.5, rel=0.08)
     with pytest.raises(ValueError, match="a run lasts"):
         window_error(list(renewals(np.random.default_rng(1), seconds=seconds / 10, runs=2)), seconds)
-
-
-def test_series_are_judged_by_mean_windows():
-    folder = FOLDERS["vgg16-60"]
-    (counts, first), rows = series.read_measured(folder), series.read_windows(folder)
-    found = compare_testbed(folder, read_testbed(folder), "mva")
-    assert len(found.measured) == len(rows) >= 2 * len(counts)
-    two = np.mean([row["steps_per_s"] for row in rows if row["workers"] == 2])
-    assert found.errors[1] == pytest.approx(found.curve.at(2) / two - 1)
-    assert found.errors[1] != pytest.approx(found.curve.at(2) / first[1] - 1, abs=0.05)  # the first one was an outlier
 
 
 def test_repeated_windows_differ_as_simulated():
