@@ -150,6 +150,13 @@ def test_contradictory_tables_have_finite_curves(strategy, spread):
             assert (model.draws(x) <= high + 1e-9).all()
 
 
+def test_rates_above_the_link_are_refused():
+    fast = [qm.Measurement(workers=n, steps_per_second=x, bandwidth=1.25e8) for n, x in ((1, 10.0), (2, 19.0))]
+    with pytest.raises(FitError, match=r"transfers at 15.2 Gbit/s were faster than links of 1 Gbit/s"):
+        qm.predict(fast, strategy="async-ps", parameter_bytes=1e8, workers=[4])
+    assert qm.predict(fast, strategy="async-ps", parameter_bytes=1e6, workers=[4]).at(4) > 19
+
+
 def test_no_measurement_is_refused():
     with pytest.raises(FitError, match="at least one measurement"):
         fit_scaling([], strategy="all-reduce")

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -139,6 +140,8 @@ OTHERS = [
     (lambda: qn.MarkovChain(most_states=0), "most_states must be a whole number"),
     (lambda: qn.marginal_distribution(one(service_time=1.0), "disk", population=2), "station must be one of 'cpu'"),
     (lambda: qn.bounds(one(service_time=1.0), 0), "bounds: population"),
+    (lambda: qn.marginal_distribution(N(X, classes=[J("a", arrival_rate=1 - 1e-9)]), "x"),
+     "so near to saturation it has up to"),
     (lambda: qn.sensitivity(N(X, classes=TWO), population=2), "one per class"),
     *(
         (lambda solver=solver: solver().solve(N(X, classes=TWO), 2), "one per class")
@@ -181,6 +184,8 @@ def test_networks_are_values():
     np.testing.assert_allclose(again.visit_ratios, [[1, 1], [1, 0.5]])
     with pytest.raises(ValueError, match="read-only"):
         network.visit_ratios[0, 0] = 2
+    drawn = S("x", distribution=PH.exponential(0.3))
+    assert replace(replace(drawn, servers=2), servers=1) == drawn
 
 
 def test_phase_types_have_their_moments():

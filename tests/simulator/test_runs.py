@@ -30,6 +30,8 @@ def test_long_runs_keep_few_times(tmp_path):
     assert "1 worker, 1 parameter server, tensorflow, async" in repr(even)
     assert even.bottleneck == "receive[0]"
     saved = json.loads(even.to_json(tmp_path / "run.json"))
+    short = simulate_operations(profile_of(serial()), workers=1, steps=1, **IDEAL).to_json()
+    assert json.loads(short, parse_constant=pytest.fail)["upper"] is None  # JSON has no infinity
     assert saved == json.loads((tmp_path / "run.json").read_text())
     assert (saved["times"], saved["step_time"]) == (even.times.tolist(), even.breakdown["step"])
 
