@@ -172,7 +172,7 @@ parse_latency = partial(parse_duration, likely=("us", "ms"))  # of a message or 
 
 def or_zero(parse: Callable[[str], float]) -> Callable[[str], float]:
     """The same reader, for which 0 needs no unit."""
-    return lambda text: 0.0 if re.fullmatch(r"\s*0*\.?0+\s*[a-zµμ]*\s*", text) else parse(text)
+    return lambda text: 0.0 if re.fullmatch(r"\s*0*\.?0+\s*[a-zA-Zµμ/]*\s*", text) else parse(text)
 
 
 def _spelt(unit: str) -> str:

@@ -97,11 +97,13 @@ def main(arguments: Sequence[str] | None = None, *, command: click.Command = cli
     except (click.Abort, KeyboardInterrupt) as interrupt:
         _say(str(interrupt) or str(interrupt.__cause__ or "") or "interrupted")
         status = 130
-    except (OSError, SystemExit) as error:  # what could not be written must not be tried again when Python ends
+    except SystemExit as ended:  # click's, of 1 where the reader of our output went away, else of completion
+        status = 141 if ended.code == 1 else ended.code  # type: ignore[assignment]
+    except OSError as error:  # what could not be written must not be tried again when Python ends
         with contextlib.suppress(OSError, ValueError, AttributeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
-            status = 141  # the reader of our output went away, for which click ends with 1
+        if isinstance(error, BrokenPipeError):
+            status = 141
         else:
             _say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
             status = 1

@@ -208,7 +208,8 @@ class Command(click.Command):
 def in_options(text: str, flags: Mapping[str, str], *, of_file: bool) -> str:
     """A message with the flags of keywords; words that may be no names only in lists, and where it is about them."""
     name = rf"(?:{'|'.join(sorted(flags, key=len, reverse=True))})\b"
-    about = rf"{name}(?= (?:must|applies|does not|needs|requires|is not)\b)|(?:(?<=needs )|(?<=give )){name}(?=;| too)"
+    after = r"(?:(?<=needs )|(?<=requires )|(?<=give ))"
+    about = rf"{name}(?= (?:must|applies|does not|needs|requires|is not)\b)|{after}{name}(?=;| too)"
     sure = rf"(?=\w+_\w){name}(?![=/.'])|{name}(?:(?:, | and | or ){name})+"
     return re.sub(
         rf"{'^' if of_file else ''}(?<![\w'/.-])(?:{sure}|{about})",

@@ -404,7 +404,8 @@ class ThroughputCurve(Breakdown, Basis, Result):
         gained = f", speedup {self.speedup[-1]:.3g} over {over}" if most != self.base_workers else ""
         limit = f"bottleneck {self.bottleneck}" if self.bottleneck else ""
         if np.isfinite(self.saturation_workers):
-            limit = f"saturation at {self.saturation_workers:.3g} workers, {self.bottleneck}"
+            knee = float(f"{max(self.saturation_workers, 1.0):.3g}")  # no group is smaller
+            limit = f"saturation at {counted(knee, 'worker')}, {self.bottleneck}"
         found = f"{''.join(self._sized(most))}: {self[most]}{gained}"
         return "; ".join(filter(None, [found, limit, f"{percent(self.confidence)} intervals"]))
 

@@ -24,6 +24,7 @@ import numpy as np
 from ..base.errors import ModelError
 from ..base.files import constants
 from ..base.results import Result, counted, percent
+from .goals import named
 
 _NUMBERS = constants(__package__)["prediction"]
 OTHER_MACHINES, FREEDOM, OUTLIER = (_NUMBERS[name] for name in ("other_machines", "freedom", "outlier"))
@@ -288,24 +289,25 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     >>> import queuemodel as qm
     >>> rows = [qm.Measurement(workers=8 * n, nodes=n, steps_per_second=x) for n, x in [(1, 50.0), (2, 82.0)]]
     >>> print(qm.next_measurement(qm.fit(rows).throughput([128])).caption())
-    measure next: 7 nodes (56 GPUs) for a minute (narrows the interval of 128 workers by about 56 %)
+    measure next: 7 nodes (56 GPUs) for a minute (narrows the interval of 16 nodes (128 GPUs) by about 56 %)
     """
     if curve.model is None:
         raise ModelError("next_measurement: the curve has no model; give one of predict, as it was predicted")
     most, each = int(curve.workers[-1]), curve.workers_per_node
+    decision = named(curve, most)
     if curve.profiled_workers == 0:
         return NextMeasurement(None, "not measured on such machines")
     measured, asked = curve.profiled_workers // each, math.ceil(most / each)
     largest = max(math.ceil(asked / 2), min(CHEAP_NODES, asked))
     if measured >= largest:
-        return NextMeasurement(None, f"{counted(curve.profiled_workers, 'worker')} were measured")
+        return NextMeasurement(None, f"{named(curve, curve.profiled_workers)} were measured")
     nodes = np.unique(np.geomspace(measured + 1, largest, MOST_CANDIDATES).round().astype(int))
     gain = _narrowing(curve, np.minimum(nodes * each, most))
     if gain.max() < MIN_NARROWING:
-        runs = f"runs of up to {counted(min(largest * each, most), 'worker')}"
-        return NextMeasurement(None, f"{runs} narrow the interval of {most} workers by {percent(gain.max())} at most")
+        runs = f"runs of up to {named(curve, min(largest * each, most))}"
+        return NextMeasurement(None, f"{runs} narrow the interval of {decision} by {percent(gain.max())} at most")
     best = int(np.argmax(gain >= ENOUGH * gain.max()))
-    reason = f"narrows the interval of {most} workers by about {percent(round(gain[best], 2))}"
+    reason = f"narrows the interval of {decision} by about {percent(round(gain[best], 2))}"
     return NextMeasurement(int(min(nodes[best] * each, most)), reason, int(nodes[best]) if each > 1 else None)
 
 

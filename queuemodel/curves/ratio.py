@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.errors import ModelError
 from ..base.estimates import Estimate
-from ..base.results import Result, percent, rows_of
+from ..base.results import Result, counted, percent, rows_of
 from .figures import plot_ratio
 
 #: Curves, which divide themselves with these functions and so import them.
@@ -48,7 +48,7 @@ class Ratio(Result):
     def answer(self) -> str:
         """The ratio on the most workers."""
         most = int(self.workers[-1])
-        return f"{most} workers: {self[most]} times the throughput; {percent(self.confidence)} intervals"
+        return f"{counted(most, 'worker')}: {self[most]} times the throughput; {percent(self.confidence)} intervals"
 
     def notes(self) -> list[str]:
         """Where errors do not cancel."""

@@ -110,13 +110,13 @@ def seconds(largest: float) -> Kind:
 def _traffic(value: Any, what: str) -> Any:
     """A share of a link below 1, or bytes per second."""
     number = require_number(value, what, largest=LARGEST_FACTOR)
-    return number if number < 1.0 else require_bandwidth(number, what, error=ModelError)
+    return number if number < 1.0 else require_bandwidth(number, f"{what} is a share below 100 %, or", error=ModelError)
 
 
 WORKER_SPEEDS = replace(POSITIVE, name="speed[*COUNT],...", most=MOST_SPEEDS)
 WORKER_LINKS = replace(LINK, name="bandwidth[*COUNT],...", most=MOST_SPEEDS)
 GATHERS = Kind("file", require_gathers, read_gathers)
-TRAFFIC = Kind("share|bandwidth", _traffic, lambda text: share_in(text) if "%" in text else parse_bandwidth(text))
+TRAFFIC = Kind("share|bandwidth", _traffic, lambda text: (share_in if "%" in text else or_zero(parse_bandwidth))(text))
 
 
 def _algorithm(names: Iterable[str], method: str) -> Kind:

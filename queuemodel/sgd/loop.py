@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base.checks import require_count, require_number, require_seed
 from ..base.errors import ModelError
-from ..base.results import Result, rows_of
+from ..base.results import Result, counted, rows_of
 from .problems import Checked, Problem
 from .strategy import Moment, Sent, State, Strategy
 
@@ -56,7 +56,7 @@ class Descent(Result):
         return [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, 8).round().astype(int))]
 
     def caption(self) -> str:
-        return f"{self.strategy}, {self.workers} workers, {len(self.seeds)} seeds"
+        return f"{self.strategy}, {counted(self.workers, 'worker')}, {counted(len(self.seeds), 'seed')}"
 
 
 Batches = float | np.ndarray

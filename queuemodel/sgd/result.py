@@ -186,7 +186,8 @@ class Comparison(Result):
 
     def answer(self) -> str:
         """Which strategy is most probably first, and when."""
-        what = f"{self.workers} workers{f' to a loss of {self.target:.4g}' if self.target is not None else ''}"
+        to = "" if self.target is None else f" to a loss of {self.target:.4g}"
+        what = f"{counted(self.workers, 'worker')}{to}"
         if self.best is None:
             return f"{what}: no strategy is known to arrive"
         first = [one.name for one in self.rows].index(self.best.name)
@@ -212,7 +213,7 @@ class Comparison(Result):
         page = self.to_dict() | {
             "price_per_node_hour": self.price_per_node_hour,
             "relative": self.relative,
-            "title": f"Ways of training on {self.workers} workers",
+            "title": f"Ways of training on {counted(self.workers, 'worker')}",
             "caption": self.caption(),
             "headline": f"Most probably first{on}: {self.best.name}." if self.best is not None else "",
             "losses": [{"strategy": name, **_losses(run)} for name, run in runs],

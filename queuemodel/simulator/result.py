@@ -62,12 +62,12 @@ class SimulatedRun(Result):
 
     @classmethod
     def from_state(
-        cls, state: kernel.State, *, profile: Profile, settings: dict[str, Any], confidence: float
+        cls, state: kernel.State, *, profile: Profile, settings: dict[str, Any], warmup: int, confidence: float
     ) -> SimulatedRun:
-        """Read the kernel's arrays after a run."""
+        """Read the kernel's arrays after a run, of which at least ``warmup`` steps of each worker are transient."""
         totals, stride = state.snapshots[: state.count[kernel.SNAPSHOTS]], int(state.count[kernel.STRIDE])
         durations = np.diff(totals[:, kernel.TIME], prepend=0.0)
-        cut = mser5(durations)
+        cut = max(mser5(durations), warmup)
         steady = durations[cut:]
         w, slot, i = np.nonzero(state.log_times[..., kernel.END] >= 0)
         log = np.stack([w, state.log_step[w, slot], state.log_record[w, slot], i], axis=1)
@@ -191,6 +191,10 @@ def _lane(kind: str, lane: int) -> int:
     return 1000 * list(LANES).index(kind) + lane
 
 
+#: MSER-5 leaves shorter series as they are.
+FEWEST_FOR_MSER = 20
+
+
 def mser5(values: np.ndarray) -> int:
     """How many of the first values belong to the transient, by MSER-5 (White, Cobb and Spratt, 2000).
 
@@ -200,7 +204,7 @@ def mser5(values: np.ndarray) -> int:
     """
     fives = values[: len(values) // 5 * 5].reshape(-1, 5).mean(axis=1)
     n = len(fives)
-    if n < 4:
+    if len(values) < FEWEST_FOR_MSER:
         return 0
     remaining = np.arange(n, 0, -1)
     mean = np.cumsum(fives[::-1])[::-1] / remaining

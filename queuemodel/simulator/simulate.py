@@ -25,7 +25,7 @@ from ..profile.synchronization import Synchronization
 from ..transport.sharing import NETWORK, Transport
 from .graph import MACHINES, Graphs, prepare
 from .kernel.loop import DONE, Rules, State, new_state, run
-from .result import SimulatedRun
+from .result import FEWEST_FOR_MSER, SimulatedRun
 
 #: HTTP/2's initial flow-control window, bytes that a stream sends before the next one's turn (RFC 9113, 6.9.2).
 WINDOW = 65_535.0
@@ -165,7 +165,8 @@ def simulate_operations(
     Notes
     -----
     The idea is that of Li, Yan, Paolieri and Golubchik (ICPE 2020). Links are shared max-min fairly. The transient is
-    cut off by MSER-5, and the interval comes from batch means.
+    cut off by MSER-5, and the interval comes from batch means. Fewer than 20 steps have one more of each worker before
+    them, which is left out.
 
     Examples
     --------
@@ -203,7 +204,8 @@ def simulate_operations(
     starts = np.zeros(workers) if in_phase else rng.uniform(0, latest, workers)
     own_links = settings.get("worker_bandwidth")
     state = _at_start(graphs, rules, starts=starts, worker_bandwidth=own_links, kept_steps=trace_steps)
-    target = steps * rules.stride
+    warmup = int(steps < FEWEST_FOR_MSER and not in_phase)
+    target = (steps + warmup) * rules.stride
     events = max(100, EVENTS // state.queued.size)
     with tqdm(total=target, desc="simulating", unit="step", disable=not progress, leave=False) as bar:
         while state.count[DONE] < target:
@@ -216,7 +218,7 @@ def simulate_operations(
     about = {"transfer_order": graphs.transfer_order, "strategy": strategy, "seed": seed}
     if kind.name:
         about["network"] = f"{kind.name} (assumed)" if others else kind.name
-    return SimulatedRun.from_state(state, profile=graphs.profile, settings=about, confidence=confidence)
+    return SimulatedRun.from_state(state, profile=graphs.profile, settings=about, warmup=warmup, confidence=confidence)
 
 
 def _at_start(

@@ -96,6 +96,7 @@ CARELESS = {
         "--strategy fsdp": "'fsdp' needs a table of step times or rates",
         "--ranks-per-node 8": "--inside-bandwidth, that between two ranks of a node, like 300GB/s",
         "--inside-bandwidth 8GB/s": "--inside-bandwidth requires --gpus-per-node", "--oversubscription 2": "give both",
+        "--nodes-per-rack 4": "--nodes-per-rack requires --oversubscription;", "--other-traffic 150%": "below 100 %",
         "--parameter-servers 2": "--parameter-servers applies to", "--bucket-bytes 25MB/s": "write 25MB\n",
         "--collective halvingdoubling": "'halving-doubling'",
         "--transfer-order tic": "--transfer-order applies to training on parameter servers",

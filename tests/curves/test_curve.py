@@ -154,6 +154,7 @@ def test_answer_comes_first_in_job_units():
     )
     assert BASE.answer().startswith(f"8 workers: {BASE.at(8):.3g} steps/s (")
     assert f"saturation at {BASE.saturation_workers:.3g} workers, {BASE.bottleneck}" in BASE.answer()
+    assert "saturation at 1 worker, " in replace(BASE, saturation_workers=0.551).answer()  # no group is smaller
     assert "speedup" not in of_ranks(base_workers=16, per_node=4).answer()  # none over itself
     assert BASE.to_text().startswith(BASE.answer())
 

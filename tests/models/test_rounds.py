@@ -141,6 +141,21 @@ def test_curve_is_the_round_by_hand(asked, told, error):
     assert (curve.batch_size, curve.profiled_workers) == (asked.get("batch_size", 8), 0 if asked else 4)
 
 
+@pytest.mark.parametrize(
+    "told", [{}, {"single_rank_round_time": 1.2}, LOADERS | {"single_rank_round_time": 1.2}], ids=str
+)
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_parts_add_up_to_the_round(ranks, told):
+    asked = {"accumulation": 2, "worker_speeds": (0.8,) * 8}
+    run = simulate_rounds(AllReduceModel(known(**told)).what_if(**asked), ranks=ranks, rounds=1, seed=1)
+    row = run.to_rows()[0]
+    parts = [row["computation"], row["stragglers"], row["communication"], row.get("input", 0.0)]
+    assert row["round_time"] == pytest.approx(sum(parts))
+    alone = 2 * told.get("single_rank_round_time", COMPUTED) / 0.8
+    assert ranks > 1 or row["computation"] == pytest.approx(alone)
+    assert run.caption().startswith("1 simulated round, seed 1")
+
+
 @pytest.mark.parametrize(("asked", "told"), [({}, IN_TURN), ({"accumulation": 2, "bandwidth": 2.3e7}, BBR | LOADERS)])
 def test_simulated_rounds_by_hand(asked, told):
     rows, n, steps = np.random.default_rng(1).gamma(30, 0.05, 40), 3, asked.get("accumulation", 1)

@@ -256,6 +256,8 @@ def test_simulated_rounds_are_the_curve(ranks, changes):
     profile = qm.example_profile("fsdp-gpt8-60")
     run = qm.simulate(profile, workers=ranks, steps=200, seed=1, **changes)
     assert run.throughput == pytest.approx(predict(profile, workers=[ranks], **changes).steps_per_second[0], rel=0.01)
+    row = run.to_rows()[0]
+    assert row["round_time"] == pytest.approx(row["computation"] + row["stragglers"] + row["communication"])
     for view in (run.round(3, rank=rank) for rank in range(ranks)):
         sent = [(bucket.begin, bucket.end) for bucket in view.buckets]
         for spans in (view.computing, sent):

@@ -141,6 +141,36 @@ def test_measurements_belong_to_their_servers():
     assert (two.measured, two.profiled_workers, three.profiled_workers) == (((2, 3.0),), 2, 0)
 
 
+@pytest.mark.parametrize(("name", "changes"), [
+    ("alexnet-60", {"other_traffic": "0"}), ("fsdp-gpt8-60", {"other_traffic": "0MB/s"}),
+    ("ddp-alexnet-40", {"other_traffic": "0%"}), ("ddp-alexnet-40", {"nodes_per_rack": 4, "oversubscription": 1.0}),
+])  # fmt: skip
+def test_neutral_changes_keep_the_interval(name, changes):
+    asked = {"workers": [1, 2, 8], "method": "mva" if name == "alexnet-60" else "auto"}
+    plain, same_links, others = (
+        qm.predict(example_profile(name), **asked, **one) for one in ({}, changes, {"other_traffic": "1%"})
+    )
+    same(plain, same_links)
+    assert (plain.profiled_workers, others.profiled_workers) == (same_links.profiled_workers, 0)
+    assert np.all(others.upper / others.lower > plain.upper / plain.lower)
+
+
+@pytest.mark.parametrize("name", ["ddp-alexnet-40", "fsdp-gpt8-60"])
+def test_known_latency_narrows_the_interval(name):
+    """The recorded rounds keep their time, whichever latency they leave open; another network does not."""
+    model, N = qm.fit(example_profile(name)), [1, 2, 8, 64]
+    plain, assumed, longer, other = (model.throughput(N, latency=a) for a in (None, "100us", "400us", "10ms"))
+    widths = [np.log(one.upper / one.lower) for one in (plain, assumed, other)]
+    assert assumed.steps_per_second == pytest.approx(plain.steps_per_second, rel=1e-3)
+    assert np.all(widths[1] <= widths[0] * (1 + 1e-9))
+    assert widths[1][-1] < 0.97 * widths[0][-1]
+    assert longer.steps_per_second[:2] == pytest.approx(plain.steps_per_second[:2], rel=2e-4)
+    assert longer.steps_per_second[-1] < 0.98 * plain.steps_per_second[-1]
+    assert other.steps_per_second[1] < 0.99 * plain.steps_per_second[1]
+    assert (plain.profiled_workers, longer.profiled_workers, other.profiled_workers) == (2, 2, 0)
+    assert widths[2][0] > widths[0][0]
+
+
 # Other traffic on the links: what it leaves carries the job, in every model
 
 WAYS = {
@@ -182,7 +212,8 @@ def test_compared_strategies_share_the_links():
 
 
 @pytest.mark.parametrize(("other", "nominal", "said"), [
-    (-0.1, 5e6, "other_traffic"), ("40Mbit/s", 5e6, "must be less than the links'"), ("half", 5e6, "other_traffic"),
+    (-0.1, 5e6, "other_traffic"), ("100%", 5e6, "is a share below 100 %"), (1.5, 5e6, "or must be at least"),
+    ("40Mbit/s", 5e6, "must be less than the links'"), ("half", 5e6, "other_traffic"),
     ("30%", None, "specify bandwidth"),
 ])  # fmt: skip
 def test_traffic_that_leaves_nothing_is_refused(other, nominal, said):

@@ -44,8 +44,8 @@ def test_transient_by_mser_interval_by_batches(workers, steps):
     took = np.diff(run.times, prepend=0.0)
     fives = took[: len(took) // 5 * 5].reshape(-1, 5).mean(axis=1)
     score = [fives[cut:].var() / (len(fives) - cut) for cut in range(len(fives) // 2 + 1)]
-    cut = 5 * int(np.argmin(score)) if len(fives) >= 4 else 0
-    assert cut > 0 or workers != 3
+    cut = max(5 * int(np.argmin(score)) if len(fives) >= 4 else 0, int(steps < 20))
+    assert cut > 1 or workers != 3
     assert run.warmup == pytest.approx(run.times[cut - 1] if cut else 0.0)
     steady = took[cut:]
     assert run.throughput == pytest.approx(workers * len(steady) / steady.sum())
@@ -54,6 +54,17 @@ def test_transient_by_mser_interval_by_batches(workers, steps):
     means = steady[len(steady) - count * length :].reshape(count, length).mean(axis=1)
     half, mean = stats.t.ppf(0.95, count - 1) * means.std(ddof=1) / count**0.5, steady.mean()
     assert (run.lower, run.upper) == pytest.approx((workers / (mean + half), workers / (mean - half)))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 19, 20])
+def test_few_steps_leave_out_the_start(steps):
+    """A step of 1 s, from a start within 2 s; a run that starts at once has no such time."""
+    for seed in range(3):
+        run = simulate_operations(profile_of(serial()), workers=1, steps=steps, seed=seed, **IDEAL)
+        assert (run.throughput, run.breakdown["step"]) == pytest.approx((1.0, 1.0))
+        assert run.times[0] > 1.01
+        assert run.steps == steps + (steps < 20)
+    assert simulate_operations(profile_of(serial()), workers=1, in_phase=True, steps=1, **IDEAL).steps == 1
 
 
 @pytest.mark.parametrize(("told", "first", "second"), [

@@ -34,6 +34,7 @@ _NUMBERS = constants(__package__)["base"]
 CORRELATION_PER_DOUBLING, ROUND_NOISE, COMPUTE_ERROR_ONE_ROUND, COMPUTE_ERROR_UNRECORDED, BANDWIDTH_ERROR_BBR = (
     _NUMBERS[name] for name in ("error_per_doubling", "round_noise", "one_round", "unrecorded", "unsteady")
 )
+LATENCY_SIGMAS = _NUMBERS["latency_sigmas"]
 
 #: More batches may be loaded ahead than is assumed, which makes rounds shorter, never longer: half of a normal law.
 LOADED_AHEAD = np.maximum([NormalDist().inv_cdf((i + 0.5) / 32) for i in range(32)], 0.0)
@@ -122,11 +123,15 @@ class RoundModel(Model):
     @property
     def other_machines(self) -> bool:
         """Whether anything differs from what was profiled: naming its own machines requests no others."""
-        wanted = self.scenario.specified
+        wanted, asked = self.scenario.specified, self.scenario
+        racks = asked.oversubscription or 1.0
         own = self.recorded | {
             "bandwidth": self.fitted.nominal, "batch_size": self.fitted.job.batch_size, "accelerator_speed": 1.0,
-            "accumulation": 1, "inside_bandwidth": self.scenario.inside_bandwidth,
-            "worker_speeds": (1.0,) * len(self.scenario.worker_speeds or ()),
+            "accumulation": 1, "inside_bandwidth": asked.inside_bandwidth, "other_traffic": 0.0,
+            "worker_speeds": (1.0,) * len(asked.worker_speeds or ()),
+            "latency": asked.latency if self._identifies_latency else None,
+            # uplinks that carry all that their nodes send
+            "oversubscription": min(racks, 1.0), "nodes_per_rack": asked.nodes_per_rack if racks <= 1.0 else None,
         }  # fmt: skip
         if self.scenario.collective:
             wanted = wanted | {"collective": algorithm_of(self.scenario.collective)}
@@ -156,8 +161,10 @@ class RoundModel(Model):
 
     def relative_compute_times(self, ranks: int) -> np.ndarray:
         """How many times as long each rank computes as the typical recorded one; alone, as it did, (ranks,)."""
-        slower = self.slower(ranks)
-        recorded = self.fitted.relative_compute_times[:ranks] if ranks > 1 else ()
+        slower, alone, computed = self.slower(ranks), self.fitted.single_rank_round_time, self.fitted.computed.mean()
+        if ranks == 1:  # its computation is no longer than its round
+            return slower * (alone / computed if alone < computed else 1.0)
+        recorded = self.fitted.relative_compute_times[:ranks]
         return np.append(recorded, np.ones(len(slower)))[: len(slower)] * slower
 
     @property
@@ -172,10 +179,8 @@ class RoundModel(Model):
 
     @property
     def non_compute_time(self) -> float:
-        """Seconds of a round of one rank alone beyond its computation; where it takes less, in proportion to that."""
-        seconds = self.fitted.single_rank_round_time - float(self.fitted.computed.mean())
-        by = self.slowness * self.steps_per_round * float(self.slower(1)[0])
-        return seconds if seconds > 0 else seconds * by
+        """Seconds of a round of one rank alone beyond its computation."""
+        return max(self.fitted.single_rank_round_time - float(self.fitted.computed.mean()), 0.0)
 
     def require_inside(self) -> None:
         """Refuse ranks that share a node where nothing tells how fast they are there."""
@@ -193,9 +198,29 @@ class RoundModel(Model):
         # B(n) = B_recorded exp(-loss log2(n / n_recorded))
         carried = found.bandwidth * math.exp(-self.fitted.library.slower * self._doublings(ranks))
         latency = found.latency if wanted.latency is None else wanted.latency
+        if self._latency_slope:
+            # B = B_fit exp(c (alpha / alpha_fit - 1)): recorded rounds keep their time, to first order
+            carried *= math.exp(self._latency_slope * (latency / self._fitted_latency - 1.0))
         return link_at_bandwidth(
             NodeLink(carried, latency, found.buffer), self.fitted.nominal, wanted.link_bandwidth(self.fitted.nominal)
         )
+
+    @property
+    def _fitted_latency(self) -> float:
+        return self.fitted.link_at(self.fitted.ranks).latency
+
+    @property
+    def _identifies_latency(self) -> bool:
+        """Whether the specified latency is that of the recorded network, as far as the rounds tell."""
+        latency, fitted = self.scenario.latency, self._fitted_latency
+        factor = math.exp(LATENCY_SIGMAS * math.sqrt(self.fitted.covariance[1, 1]))
+        return latency is not None and fitted / factor <= latency <= fitted * factor
+
+    @property
+    def _latency_slope(self) -> float:
+        """Of log bandwidth over log latency where the specified latency is the recorded network's, else 0."""
+        (_, both), (_, own) = self.fitted.covariance.tolist()
+        return both / own if own and self._identifies_latency else 0.0
 
     def _doublings(self, ranks: int) -> float:
         """By how many doublings so many ranks are beyond the recorded ones."""
@@ -218,7 +243,10 @@ class RoundModel(Model):
         # independent errors of log B: of the fit, of its loss per doubling, of the network
         beside = slower**2 + self._bandwidth_error(ranks) ** 2
         covariance = self.fitted.covariance + np.diag([beside, 0.0])
-        return covariance if self.scenario.latency is None else covariance * np.diag([1.0, 0.0])  # it has no error
+        if self.scenario.latency is None:
+            return covariance
+        # var(log B | alpha) = c_BB - c_Ba^2 / c_aa; a specified latency has no error
+        return np.diag([covariance[0, 0] - self._latency_slope * covariance[0, 1], 0.0])
 
     # Rounds
 

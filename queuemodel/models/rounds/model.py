@@ -124,9 +124,7 @@ class AllReduceModel(RoundModel):
     @property
     def recorded(self) -> dict[str, Any]:
         """See `RoundModel`."""
-        fitted = self.fitted
-        library = {"latency": fitted.latency, "collective": fitted.library.collective}
-        return library | {"gpus_per_node": 1, "batches_ahead": BATCHES_AHEAD}
+        return {"collective": self.fitted.library.collective, "gpus_per_node": 1, "batches_ahead": BATCHES_AHEAD}
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -213,8 +211,9 @@ class AllReduceModel(RoundModel):
     def rounds(self, workers: np.ndarray, *, seed: int) -> RoundTimes:
         """Groups drawn from the recorded ranks, their rounds timed by `round_time`; the same draws for every number."""
         k = self.steps_per_round
-        # mean over the first n ranks
+        # mean over the first n ranks; one alone computes as it did
         mean = np.cumsum(self.slower(workers[-1]))[workers - 1] / workers
+        mean = np.where(workers > 1, mean, self.relative_compute_times(1))
         compute = float(self.fitted.computed.mean() * self.slowness * k) * mean
         parts, effects = self._drawn(workers, compute, seed)
         waited, longer, ahead = self._waited(workers, parts[0], seed)

@@ -16,7 +16,7 @@ from ...base.drawing import PLACES, WAITING, finish_axes, mark_at, new_axes, req
 from ...base.errors import ModelError
 from ...base.estimates import normal_quantile
 from ...base.files import write_json
-from ...base.results import Result, percent
+from ...base.results import Result, counted, percent
 from ...profile.records import MOST_RANKS, Bucket, Round
 from .base import DrawnRounds, RoundModel
 
@@ -247,7 +247,7 @@ class SimulatedRounds(Result):
     def caption(self) -> str:
         """Number of rounds, and the errors in the interval."""
         sampling = f"intervals of {percent(self.confidence)} for sampling"
-        return f"{len(self.times)} simulated rounds, seed {self.seed}; {sampling}"
+        return f"{counted(len(self.times), 'simulated round')}, seed {self.seed}; {sampling}"
 
 
 def simulate_rounds(

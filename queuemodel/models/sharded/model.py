@@ -117,8 +117,8 @@ class ShardedModel(RoundModel):
         """See `RoundModel`."""
         placement = self.fitted.run.placement
         return {
-            "latency": self.fitted.link.latency, "collective": placement.collective, "reshard": self._reshards,
-            "gpus_per_node": placement.per_node, "shard_group": placement.shards,
+            "collective": placement.collective, "reshard": self._reshards, "gpus_per_node": placement.per_node,
+            "shard_group": placement.shards,
         }  # fmt: skip
 
     @property
