@@ -125,7 +125,7 @@ def test_recorded_step_or_round_is_drawn(held):
     told = drawn(example_profile("ddp-alexnet-40"))
     assert (told["what"], told["lanes"]) == ("round of 2 ranks", ["computation", "all-reduce"])
     assert all(asked <= begun <= ended for _, _, asked, begun, ended, _ in told["spans"])
-    points = [qm.Measurement(workers=n, steps_per_second=2.0 * n) for n in (1, 2)]
+    points = [qm.Measurement(workers=n, steps_per_second=1.0 * n) for n in (1, 2)]
     assert drawn(msgspec.structs.replace(alexnet, steps=[], throughputs=points)) is None
     many = [msgspec.structs.replace(one, name=f"{one.name}/{n}", after=[]) for n in range(40) for one in operations]
     steps = [msgspec.structs.replace(alexnet.steps[0], operations=many)]

@@ -71,7 +71,8 @@ def of(data: Data, question: Scenario, measured: Sequence[Measurement], *, seed:
         # a step of any worker moves all parameters over the servers' links, each way
         moved = (size or 0) * max(p.steps_per_second / p.parameter_servers for p in measured)
         if wrong := contradiction(moved, link):
-            raise FitError(f"fit: {wrong} Are parameter_bytes, {size:,}?")
+            other = "" if question.strategy else ", or is strategy all-reduce"
+            raise FitError(f"fit: {wrong} Are parameter_bytes {size:,}{other}?")
         known = {"bytes": size, "link": link}
     model = fit_scaling(rows, strategy=cast(Strategy, strategy), sparse_gradients=sparse, seed=seed, **known)
     if strategy != "async-ps" and not getattr(data, "strategy", "") and not on_nodes(data):
