@@ -144,7 +144,14 @@ class ScalingModel(Model):
         return Outcome(
             workers=workers,
             throughput=np.exp(self.point(draws)),
-            prediction=Prediction.drawn(workers, draws, error=error, correlation=CORRELATION),
+        points = tuple((m.workers, m.steps_per_second) for m in measured)
+        peak = [  # rate of a worker in smaller groups: a round of more workers takes no less time
+            math.inf if free or w in dict(points) else max((x / n for n, x in points if n < w), default=math.inf)
+            for w in workers.tolist()
+        ]
+        noise = max((m.relative_error(PRIOR_NUMBERS["noise"]) for m in measured), default=0.0)
+        ceiling: dict[str, Any] = {"ceiling": np.log(workers * peak), "ceiling_error": np.array(noise)}
+            prediction=Prediction.drawn(workers, draws, error=error, correlation=CORRELATION, **ceiling),
             noise=PRIOR_NUMBERS["noise"],
             breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
             method=f"{self.strategy}{on_nodes} (fitted table)",
@@ -153,7 +160,7 @@ class ScalingModel(Model):
             parameter_servers=servers.count if self.strategy.endswith("ps") else 0,
             workers_per_node=g,
             profiled_workers=max((m.workers for m in measured), default=0),
-            measured=tuple((m.workers, m.steps_per_second) for m in measured),
+            measured=points,
             synchronous=not free,
         )
 
