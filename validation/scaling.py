@@ -108,6 +108,16 @@ def of_placements(row: str, key: tuple[str, str], *, most_nodes: int = 2, sizes:
     return Table(row, key[0].split(",")[0], key[1], "all-reduce", fitted, judged)
 
 
+def of_batches(row: str, key: tuple[str, str], *, largest: bool) -> Table:
+    """A job of `validation.published.jobs`; its largest or smallest batch size is judged, from those an octave away."""
+    batches = sorted({p.batch_size or 1 for p in jobs()[key] if p.workers == 1}, reverse=largest)
+    fitted, judged = (
+        tuple(p for p in jobs()[key] if at(abs(np.log2((p.batch_size or 1) / batches[0]))))
+        for at in (lambda octaves: octaves >= 1.0, lambda octaves: octaves == 0.0)
+    )
+    return Table(row, key[0].split(",")[0], key[1], "all-reduce", fitted, judged)
+
+
 def of_shards(
     row: str,
     at: Callable[[float], bool] = lambda _: True,
@@ -331,6 +341,8 @@ def tables() -> tuple[Table, ...]:
         found += of_shards(f"sharded, {row}, {BESIDE}", at, beside=True)
     found += of_shards(f"sharded, from one group, {BESIDE}", fitted=1, beside=True)
     found += [of_placements(f"placements, {key[0].split(',')[0]}", key) for key in measured_placements()]
+    for row, largest in (("placements, largest batch left out", True), ("placements, smallest batch left out", False)):
+        found += [of_batches(row, key, largest=largest) for key in measured_placements() if key[0][0] in "PS"]
     return tuple(t for t in found if t.judged and (t.beside or len(t.fitted) > 1))
 
 
@@ -389,7 +401,8 @@ def scaling_section() -> str:
         by_source = np.mean([errors[[s == name for s in sources]].mean() for name in sorted(set(sources))])
         inside = np.concatenate([one.inside for one in found]).mean()
         width = np.mean([np.log(one.upper / one.lower).mean() for one in found])
-        laws = " | ".join(f"{np.nanmean([by_law(law, one.table) for one in found]):.1%}" for law in LAWS)
+        by_laws = [[e for one in found if np.isfinite(e := by_law(law, one.table))] for law in LAWS]
+        laws = " | ".join(f"{np.mean(e):.1%}" if e else "" for e in by_laws)
         text += f"| {row} | {len(found)} | {errors.mean():.1%} | {by_source:.1%} | {np.median(errors):.1%} | "
         text += f"{inside:.0%} | {width:.2f} | {laws} |\n"
     for named, beside in (("", False), (f", {BESIDE}", True)):

@@ -390,6 +390,51 @@ def test_table_of_tokens_gives_curve(tmp_path):
         qm.predict(tmp_path / "job.csv", strategy="fsdp", parameters=7e9, workers=[16])
 
 
+BATCHES = {16: 0.245, 32: 0.250, 64: 0.260}  # 0.24 s, and 0.3125 ms of each example
+
+
+def of_batches(batches, wanted):
+    """Seconds (low, median, high) of a step of eight GPUs with a wanted batch, from those with others."""
+    curve = qm.predict([placed(1, 8, BATCHES[b], b) for b in batches], workers=[8], batch_size=wanted)
+    return [8 / float(rate[0]) for rate in (curve.upper, curve.steps_per_second, curve.lower)]
+
+
+def test_batches_outside_follow_those_inside():
+    low, below, high = of_batches([32, 64], 16)
+    assert low < 0.245 < high
+    assert 0.19 < below < 0.250  # half the batch: far over half the time
+    assert of_batches([16, 32, 64], 16)[1] == pytest.approx(0.245, rel=0.02)
+    low, above, high = of_batches([16, 32, 64], 128)
+    assert low < 0.280 < high
+    assert above < 0.36
+    assert of_batches([64], 128)[1] > 1.1 * above  # control: one batch tells of no slope
+    linear = [placed(1, 8, b / 100, b) for b in (16, 32, 64)]
+    curve = qm.predict(linear, workers=[8], batch_size=128)
+    assert 8 / curve.at(8) == pytest.approx(1.28, rel=0.12)
+
+
+def test_batch_bounds_grow_with_data():
+    for batches, (least, most) in (([32], (4, 256)), ([32, 64], (4, 512)), ([16, 32, 64], (2, 512))):
+        for size in (least, most):
+            assert np.isfinite(of_batches(batches, size)).all()
+        for size in (least - 1, most + 1):
+            with pytest.raises(qm.ModelError, match=f"must be {least} to {most}, .* got {size}; measure it too"):
+                of_batches(batches, size)
+
+
+@pytest.mark.parametrize("strategy", ["all-reduce", *SHARDED])
+@pytest.mark.parametrize("rows", [{1: 0.25}, {1: 0.25, 1000: 0.3}], ids=len)
+def test_more_nodes_are_never_faster(rows, strategy):
+    nodes = np.array([1, 2, 4, 8, 100, 1000, 1200])
+    curve = qm.predict([placed(k, 8, t) for k, t in rows.items()], workers=(8 * nodes).tolist(), strategy=strategy)
+    sizes = curve.model.sizes(curve.workers)
+    per_worker = curve.model.draws(sizes) - np.log(sizes.workers)[:, None]
+    assert (np.diff(per_worker, axis=0) <= 1e-12).all()
+    assert (np.diff(curve.steps_per_second / curve.workers) <= 1e-12).all()
+    unmeasured = ~np.isin(nodes, [*rows])
+    assert (curve.upper / curve.workers)[unmeasured].max() <= 1.04 / 0.25  # as measured, within 2 %
+
+
 def test_fewer_bytes_move_the_knee():
     rows = [eights(1, 2.0), eights(2, 2.02)]
     knees = [np.median(qm.fit(rows, strategy="fsdp", parameters=70e9, precision=p).knee) for p in ("bf16", "fp32")]

@@ -3,7 +3,8 @@
     log T(size) = level + log law(size) - log law(smallest measured group, same batch)
 
 so that the smallest group, one GPU or four nodes of eight, is the base. It has a level for each of its batch sizes,
-straight between them; outside, computation follows a power law. A measured log step time errs by Student's t, whose
+straight between them; outside, computation follows power laws, whose exponents weigh the prior and the slopes of the
+outermost measured ones by their variances. A measured log step time errs by Student's t, whose
 scale joins the measurement's standard error and the law's misfit, which grows with the doublings of nodes to the
 largest group, as laws do not hold over many. Given the parameters, levels are normal (Laplace).
 """
@@ -38,7 +39,7 @@ class Known(NamedTuple):
 
     weights: np.ndarray  # (n, batch sizes): see `ScalingData.weights`
     compute: np.ndarray  # (1, n): relative computation, interpolated linearly between batch sizes
-    outside: np.ndarray  # (n,): log of the batch size over the nearest measured one, a power b^e; 0 without batches
+    outside: np.ndarray  # (n, 2): log of the batch size over the largest, the smallest; 0 inside and without batches
     smallest: Sizes  # the same batches on the smallest group
 
 
@@ -74,11 +75,24 @@ class ScalingData:
         return np.array([np.sqrt(np.mean(np.square(e)) / len(e)) for e in errors])  # of a mean: sqrt(sum e^2) / n
 
     @cached_property
-    def batches(self) -> tuple[np.ndarray, np.ndarray]:
-        """Batch sizes of the smallest group, increasing, and their step times."""
+    def batches(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Batch sizes of the smallest group, increasing, their step times, and the relative errors of these."""
         x = self.sizes
         base = (x.placement == x.placement[0]) & (x.server_share == x.server_share[0])
-        return x.batch_size[base], np.exp(self.log_time[base])
+        return x.batch_size[base], np.exp(self.log_time[base]), self.noise[base]
+
+    @cached_property
+    def slopes(self) -> np.ndarray:
+        """Exponents (2,) at the largest and smallest batch size, their errors by those of times, and errors of times.
+
+        Of lines to the nearest batch size an octave away, or to the furthest; empty with one batch size.
+        """
+        found = []
+        for b, T, s in ([x[::order] for x in self.batches] for order in (-1, 1)):
+            if i := int(np.argmax(np.abs(np.log2(b / b[0])) >= 1.0)) or len(b) - 1:
+                e = (1 - T[i] / T[0]) / (1 - b[i] / b[0])  # d log T / d log b of the line, at b_0
+                found.append((e, T[i] / T[0] / abs(1 - b[i] / b[0]), np.hypot(s[0], s[i])))
+        return np.array(found).T
 
     @property
     def reference(self) -> float:
@@ -86,8 +100,16 @@ class ScalingData:
         return float(self.batches[1].min())
 
     def values(self, u: np.ndarray) -> Values:
-        """Parameters (B, 1) of the law."""
-        return self.prior.values(u, self.reference)
+        """Parameters (B, 1) of the law; exponents (B, 2) above and below the batch sizes of the smallest group."""
+        v = self.prior.values(u, self.reference)
+        e = np.repeat(v["batch exponent"], 2, axis=1)
+        if len(self.slopes):
+            slope, lever, noise = self.slopes
+            mean, spread = self.prior.normal("batch exponent", self.reference)
+            variance = PRIOR_NUMBERS["bend"] ** 2 + lever**2 * (2.0 * v["misfit"] ** 2 + noise**2)  # of the slope
+            gain = spread**2 / (spread**2 + variance)
+            e = mean + gain * (slope - mean) + np.sqrt(1.0 - gain) * (e - mean)  # normal, given the slope
+        return {**v, "batch exponent": np.maximum(e, 0.0)}  # a larger batch takes no less time
 
     def weights(self, x: Sizes) -> np.ndarray:
         """Weights (n, batch sizes) that interpolate between the smallest group's batch sizes."""
@@ -96,7 +118,7 @@ class ScalingData:
     def compute(self, v: Values, x: Sizes) -> np.ndarray:
         """Relative computation (1 or B, n) of one worker."""
         known = self._known(x)
-        return known.compute * np.exp(v["batch exponent"] * known.outside) if known.outside.any() else known.compute
+        return known.compute * np.exp(v["batch exponent"] @ known.outside.T) if known.outside.any() else known.compute
 
     @cached_property
     def _known_of_sizes(self) -> Known:
@@ -106,10 +128,10 @@ class ScalingData:
         return self._known_of_sizes if x is self.sizes else self._known_of(x)
 
     def _known_of(self, x: Sizes) -> Known:
-        sizes, times = self.batches
+        sizes, times, _ = self.batches
         weights = np.column_stack([np.interp(x.batch_size, sizes, unit) for unit in np.eye(len(sizes))])
-        outside = np.log(x.batch_size / np.clip(x.batch_size, sizes[0], sizes[-1]))
-        has_batches = any(m.batch_size for m in self.measured)
+        b, has_batches = x.batch_size, any(m.batch_size for m in self.measured)
+        outside = np.log(np.column_stack([np.maximum(b / sizes[-1], 1.0), np.minimum(b / sizes[0], 1.0)]))
         interpolated = np.atleast_2d(weights @ times / self.reference)
         return Known(weights, interpolated, outside if has_batches else 0.0 * outside, x.on(self.groups[0][0]))
 

@@ -8,14 +8,14 @@ behind its part of the computation for as long as that lasts (a smooth maximum, 
 being the mean of the largest of n standard normal numbers and C the computation of one. With all-reduce, G = 0 and
 
     R = L 2 (g - 1)/g                                       on one node (a ring: Patarasuk and Yuan, 2009),
-    R = W g^a G_p(g k)/G_p(2 g) + A G_q(k/2)/G_q(2)         on more,
+    R = W g^a G_p(g k)/G_p(2 g) + A G_q(k/2)/G_q(2)         on more, and at least that of one node,
 
 with the growth law G_p(n) = (n^p - 1)/p (Box and Cox, 1964): linear for p = 1, log n for 0, a ring's bandwidth 1 - 1/n
 for -1, flat far below. W is in proportion to bytes, A is latencies and stragglers, and neither tells of the other: what
 costs much on two nodes is limited by bandwidth, and grows little. Where workers hold shards of the parameters (S.
 Rajbhandari et al., "ZeRO", SC 2020; Y. Zhao et al., "PyTorch FSDP", VLDB 2023), an all-gather of them takes
 
-    S(n, k) = V (1 - 1/k) + l (n - 1)    on k nodes,    L (g - 1)/g + l r (g - 1)    on one,
+    S(n, k) = V (1 - 1/k) + l (n - 1)    on k nodes,    L (g - 1)/g + l r (g - 1)    on one, and at least that on more,
 
 V being their bytes over the bandwidth of a node, l the latency of a message times the layers, and r that in a node over
 that between nodes. A reduce-scatter takes as long. Fully sharded: G = S and R = 2 S; with gathers once (zero-1): G = S
@@ -91,13 +91,14 @@ def all_reduce(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray) -> tuple[
     W = v["between nodes"] * g ** v["link sharing"] * growth(g * k, v["growth"]) / growth(2.0 * g, v["growth"])
     # A G_q(k / 2) / G_q(2)
     A = v["latency"] * growth(k / 2.0, v["latency growth"]) / growth(np.array(2.0), v["latency growth"])
-    return 0.0, np.where(one_node, v["inside a node"] * 2.0 * (g - 1.0) / g, W + A)  # G = 0; a ring's 2 (g - 1) / g
+    inside = v["inside a node"] * 2.0 * (g - 1.0) / g  # a ring's 2 (g - 1) / g
+    return 0.0, np.where(one_node, inside, np.maximum(inside, W + A))  # G = 0; a ring over nodes crosses them, too
 
 
 def sharded(v: Values, n: np.ndarray, k: np.ndarray, g: np.ndarray, *, reductions: float = 2.0) -> tuple[Sent, Sent]:
     """The same of parameters gathered, with ``reductions`` gathers and reduce-scatters after the first gradient."""
     one_node = v["inside a node"] * (g - 1.0) / g + v["latency"] * INSIDE * (g - 1.0)  # L (g - 1)/g + l r (g - 1)
-    S = np.where(k < 2, one_node, _between(v, n, k))
+    S = np.where(k < 2, one_node, np.maximum(one_node, _between(v, n, k)))  # on more nodes no faster than on one
     return S, reductions * S
 
 

@@ -30,6 +30,7 @@ from .prior import PRIOR_NUMBERS, Prior, of_gathers
 
 Strategy = Literal["all-reduce", "sync-ps", "async-ps", "fsdp", "hsdp", "zero-1"]
 
+BEYOND = 8  #: Factor up to which batch sizes may be outside the measured ones.
 MOST_NAMED = 3  #: Measurements that notes name, the furthest from the fit.
 KNEE_POINTS = 120  #: Numbers of nodes among which a knee is looked for.
 SENT = ("gathers", "reductions")  #: Collectives of the forward and of the backward pass of sharded jobs.
@@ -53,7 +54,7 @@ NOTES: tuple[tuple[Callable[[ScalingModel], Any], str, Literal["assumed", "narro
     (lambda m: m.effective_draws < PRIOR_NUMBERS["effective"],
      "few draws fit ({m.effective_draws:.0f} lineages), so that intervals are rough", "other"),
     (lambda m: m.scenario.batch_size and not m._batch_sizes[0] <= m.scenario.batch_size <= m._batch_sizes[1],
-     "no batch of {m.scenario.batch_size} was measured, only {m._batch_sizes[0]:g} to {m._batch_sizes[1]:g}", "other"),
+     "no batch of {m.scenario.batch_size} was measured, only {m._batch_sizes[0]} to {m._batch_sizes[1]}", "other"),
 )  # fmt: skip
 
 
@@ -113,9 +114,12 @@ class ScalingModel(Model):
             raise ModelError(
                 f"{name} requires a profile with recorded steps: such a table does not determine its effect"
             )
-        size = self.scenario.batch_size
-        if size and low < high and not low / 8 <= size <= 8 * high:  # three octaves beyond them
-            raise ModelError(f"batch_size: {low:g} to {high:g} were measured, got {size}; measure it too")
+        if (size := self.scenario.batch_size) and not low / BEYOND <= size <= BEYOND * high:
+            least, most = math.ceil(low / BEYOND), BEYOND * high
+            raise ModelError(
+                f"batch_size must be {least} to {most}, a factor of {BEYOND} beyond the measured {low} to {high}, "
+                f"got {size}; measure it too"
+            )
 
     def sizes(self, workers: np.ndarray) -> Sizes:
         """Groups (n,) on as few nodes as hold them."""
@@ -140,11 +144,18 @@ class ScalingModel(Model):
             and (m.batch_size or 1) == size
             and (not free or (m.parameter_servers == servers.count and not self.scenario.shards))
         ]  # fmt: skip
+        points = tuple((m.workers, m.steps_per_second) for m in measured)
+        peak = [  # rate of a worker in smaller groups: a round of more workers takes no less time
+            math.inf if free or w in dict(points) else max((x / n for n, x in points if n < w), default=math.inf)
+            for w in workers.tolist()
+        ]
+        noise = max((m.relative_error(PRIOR_NUMBERS["noise"]) for m in measured), default=0.0)
+        ceiling: dict[str, Any] = {"ceiling": np.log(workers * peak), "ceiling_error": np.array(noise)}
         on_nodes = f" on nodes of {counted(g, 'GPU')}" if g > 1 else ""
         return Outcome(
             workers=workers,
             throughput=np.exp(self.point(draws)),
-            prediction=Prediction.drawn(workers, draws, error=error, correlation=CORRELATION),
+            prediction=Prediction.drawn(workers, draws, error=error, correlation=CORRELATION, **ceiling),
             noise=PRIOR_NUMBERS["noise"],
             breakdown=lambda X: self._stations(sizes, X) if free else self._sent(sizes, X),
             method=f"{self.strategy}{on_nodes} (fitted table)",
@@ -153,7 +164,7 @@ class ScalingModel(Model):
             parameter_servers=servers.count if self.strategy.endswith("ps") else 0,
             workers_per_node=g,
             profiled_workers=max((m.workers for m in measured), default=0),
-            measured=tuple((m.workers, m.steps_per_second) for m in measured),
+            measured=points,
             synchronous=not free,
         )
 
@@ -337,10 +348,10 @@ class ScalingModel(Model):
         return int(self.table.sizes.nodes.max())
 
     @property
-    def _batch_sizes(self) -> tuple[float, float]:
-        """The smallest and the largest measured batch size of the smallest group."""
-        sizes = self.table.batches[0]
-        return float(sizes[0]), float(sizes[-1])
+    def _batch_sizes(self) -> tuple[int, int]:
+        """The smallest and the largest measured batch size."""
+        sizes = [m.batch_size or 1 for m in self.table.measured]
+        return min(sizes), max(sizes)
 
     @cached_property
     def _values(self) -> Values:

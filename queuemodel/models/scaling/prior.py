@@ -60,7 +60,7 @@ ASYNCHRONOUS = (
     Coordinate("sharpness", "log", "", "exponent of the maximum of computation and servers' load"),
 )
 COMMON = (
-    Coordinate("batch exponent", "linear", "", "of computation, outside the batch sizes of the smallest group"),
+    Coordinate("batch exponent", "linear", "", "of computation, above the batch sizes of the smallest group"),
     Coordinate("misfit", "log", "", "relative error of the law at measured sizes"),
 )
 
@@ -125,7 +125,7 @@ class Prior:
         specific = ASYNCHRONOUS if self.asynchronous else SHARDING if self.kind in SHARDED else REDUCING
         return (*specific, *COMMON)
 
-    def _normal(self, name: str, reference: float) -> tuple[float, float]:
+    def normal(self, name: str, reference: float) -> tuple[float, float]:
         """Mean and spread of a transformed parameter."""
         size = {"gather": self.bytes, "latency": self.layers}.get(name) if self.kind in SHARDED else None
         if size:  # known bytes or layers: the cluster's seconds of each, over the step
@@ -137,7 +137,7 @@ class Prior:
         """Parameters (B, 1) of coordinates (B, ...), where a step of the smallest group takes ``reference`` seconds."""
         values = {}
         for (name, transform, *_), z in zip(self.coordinates, np.clip(u.T, -8.0, 8.0), strict=True):
-            mean, spread = self._normal(name, reference)
+            mean, spread = self.normal(name, reference)
             if name == "latency":  # a heavy upper tail: z + a z^3
                 z = z + PRIOR_NUMBERS["stretch"] * np.clip(z, 0.0, 5.0) ** 3
             if transform == "share":
