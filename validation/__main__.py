@@ -230,6 +230,9 @@ def main() -> int:
             "Jobs by placement, cluster left out": [
                 Cluster(*np.mean([(one.error, one.coverage) for one in found], axis=0)) for found in placed.values()
             ],
+            "Batch sizes beyond those measured": [
+                one for row, found in unseen.items() if row.endswith("batch size left out") for one in found
+            ],
             "All-reduce, from 2 throughputs": unseen["all-reduce, published"],
             "Synchronous parameter server, from 2 throughputs": unseen["sync-ps"],
             "Asynchronous parameter server, from 2 throughputs": unseen["async-ps, cloud and published"],

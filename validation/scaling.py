@@ -341,7 +341,7 @@ def tables() -> tuple[Table, ...]:
         found += of_shards(f"sharded, {row}, {BESIDE}", at, beside=True)
     found += of_shards(f"sharded, from one group, {BESIDE}", fitted=1, beside=True)
     found += [of_placements(f"placements, {key[0].split(',')[0]}", key) for key in measured_placements()]
-    for row, largest in (("placements, largest batch left out", True), ("placements, smallest batch left out", False)):
+    for row, largest in (("largest batch size left out", True), ("smallest batch size left out", False)):
         found += [of_batches(row, key, largest=largest) for key in measured_placements() if key[0][0] in "PS"]
     return tuple(t for t in found if t.judged and (t.beside or len(t.fitted) > 1))
 
