@@ -289,7 +289,7 @@ def next_measurement(curve: ThroughputCurve) -> NextMeasurement:
     >>> import queuemodel as qm
     >>> rows = [qm.Measurement(workers=8 * n, nodes=n, steps_per_second=x) for n, x in [(1, 50.0), (2, 82.0)]]
     >>> print(qm.next_measurement(qm.fit(rows).throughput([128])).caption())
-    measure next: 7 nodes (56 GPUs) for a minute (narrows the interval of 16 nodes (128 GPUs) by about 56 %)
+    measure next: 7 nodes (56 GPUs) for a minute (narrows the interval of 16 nodes (128 GPUs) by about 46 %)
     """
     if curve.model is None:
         raise ModelError("next_measurement: the curve has no model; give one of predict, as it was predicted")

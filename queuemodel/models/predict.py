@@ -122,7 +122,7 @@ def fit(
     --------
     >>> model = fit({"nodes": [1, 2, 4], "gpus_per_node": [8, 8, 8], "step_time_ms": [250, 262, 270]})
     >>> model.parameters["step"].interval()
-    0.256 s (0.244 to 0.267), 90 % interval
+    0.257 s (0.246 to 0.268), 90 % interval
     """
     data, question, measured = _question_of("fit", data, scenario, throughputs, seed, fields)
     kind = kind_of_model(data, question, [kind for kind in MODELS if kind is not simulation])
@@ -210,7 +210,7 @@ def predict(
     --------
     >>> rows = {"nodes": [1, 2, 4], "gpus_per_node": [8, 8, 8], "step_time_ms": [250, 262, 270]}
     >>> predict(rows, batch_size=32, workers=[8, 64])[64]
-    3.64 iterations/s (3.08 to 4.09), 90 % interval
+    3.7 iterations/s (3.06 to 4.13), 90 % interval
     """
     counts, kinds = require_workers(workers).tolist(), list[ModelKind]([closed_network])
     data, question, measured = _question_of("predict", data, scenario, throughputs, seed, fields)
