@@ -133,6 +133,7 @@ def model_questions(recorded: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             yield f"{kind}, {path.stem}", partial(predicted, profile, workers=[4, 16])
     what_ifs: dict[str, dict[str, Any]] = {
         "": {}, ", one message": {"scheme": "tf-ring"}, ", latency": {"latency": "50us"},
+        ", longer latency": {"latency": "1ms"},
         ", tree": {"collective": "double-binary-tree"}, ", bandwidth": {"bandwidth": "1Gbit/s"},
         ", measured": {"throughputs": [qm.Measurement(workers=4, steps_per_second=1.0)]},
     }  # fmt: skip

@@ -145,8 +145,9 @@ class ScalingModel(Model):
             and (not free or (m.parameter_servers == servers.count and not self.scenario.shards))
         ]  # fmt: skip
         points = tuple((m.workers, m.steps_per_second) for m in measured)
+        known = dict(points)
         peak = [  # rate of a worker in smaller groups: a round of more workers takes no less time
-            math.inf if free or w in dict(points) else max((x / n for n, x in points if n < w), default=math.inf)
+            math.inf if free or w in known else max((x / n for n, x in points if n < w), default=math.inf)
             for w in workers.tolist()
         ]
         noise = max((m.relative_error(PRIOR_NUMBERS["noise"]) for m in measured), default=0.0)
